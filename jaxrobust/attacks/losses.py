@@ -1,0 +1,130 @@
+"""What attacks climb: each loss takes one logit vector and grows as the attack succeeds.
+
+With a target (>= 0) a loss grows towards the target, without one away from the label; the target is
+traced, so one program serves both. The losses that need several classes check the static length of
+the logits: JAX clamps indices that are out of range, so nothing else would notice.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+
+from jaxrobust.core.errors import InputError
+from jaxrobust.core.registry import Registry
+from jaxrobust.core.types import Array, Problem
+
+LossFunction = Callable[[Array, Array, Array], Array]
+
+
+@dataclass(frozen=True)
+class LossSpec:
+  """A loss with what it needs.
+
+  Attributes:
+    function: (logits, label, target) -> scalar to be raised.
+    min_classes: the fewest classes for which it is defined.
+    target: whether it ignores, allows or requires a target.
+  """
+
+  function: LossFunction
+  min_classes: int
+  target: Literal["ignored", "optional", "required"]
+
+
+LOSSES: Registry[LossSpec] = Registry("loss")
+
+
+def _loss(name: str, min_classes: int, target: Literal["ignored", "optional", "required"]) -> Callable:
+  def add(function: LossFunction) -> LossFunction:
+    LOSSES.register(name)(LossSpec(function, min_classes, target))
+    return function
+
+  return add
+
+
+def check_loss(name: str, num_classes: int, has_target: bool) -> None:
+  """Refuses a loss that is undefined for this many classes or this goal, before anything compiles."""
+  spec = LOSSES[name]
+  if num_classes < spec.min_classes:
+    raise InputError(f"loss {name!r} needs at least {spec.min_classes} classes, the classifier has {num_classes}")
+  if has_target and spec.target == "ignored":
+    raise InputError(f"loss {name!r} cannot steer to a target; use 'ce', 'cw' or 'dlr-t'")
+  if not has_target and spec.target == "required":
+    raise InputError(f"loss {name!r} needs a target class")
+
+
+def bind(name: str, problem: Problem) -> Callable[[Array], Array]:
+  """The loss as a function of one image's logits alone."""
+  spec = LOSSES[name]
+
+  def loss(logits: Array) -> Array:
+    if logits.shape[-1] < spec.min_classes:
+      raise InputError(f"loss {name!r} needs at least {spec.min_classes} classes, got {logits.shape[-1]}")
+    return spec.function(logits, problem.label, problem.target)
+
+  return loss
+
+
+def at(logits: Array, index: Array) -> Array:
+  """logits[index] as a masked sum, whose gradient is no scatter."""
+  return jnp.sum(jnp.where(jnp.arange(logits.shape[-1]) == index, logits, 0.0))
+
+
+def best_other(logits: Array, index: Array) -> Array:
+  """The largest logit but for `index`."""
+  return jnp.max(jnp.where(jnp.arange(logits.shape[-1]) == index, -jnp.inf, logits))
+
+
+@_loss("ce", 2, "optional")
+def cross_entropy(logits: Array, label: Array, target: Array) -> Array:
+  """-log softmax_y, or log softmax_t with a target.
+
+  >>> z = jnp.array([2.0, 1.0, 0.0])
+  >>> round(float(cross_entropy(z, 0, -1)), 4), round(float(cross_entropy(z, 0, 1)), 4)
+  (0.4076, -1.4076)
+  """
+  log_p = jax.nn.log_softmax(logits)
+  return jnp.where(target >= 0, at(log_p, target), -at(log_p, label))
+
+
+@_loss("margin", 2, "optional")
+def margin(logits: Array, label: Array, target: Array) -> Array:
+  """max_{j≠y} z_j - z_y, or z_t - max_{j≠t} z_j with a target: positive on success."""
+  away = best_other(logits, label) - at(logits, label)
+  towards = at(logits, target) - best_other(logits, target)
+  return jnp.where(target >= 0, towards, away)
+
+
+@_loss("cw", 2, "optional")
+def carlini_wagner(logits: Array, label: Array, target: Array, confidence: float = 0.0) -> Array:
+  """The margin, but no more than `confidence`: f6 of Carlini and Wagner 2017 (arXiv:1608.04644), negated."""
+  return jnp.minimum(margin(logits, label, target), confidence)
+
+
+@_loss("dlr", 3, "ignored")
+def dlr(logits: Array, label: Array, target: Array) -> Array:
+  """Difference of logits ratio: -(z_y - max_{j≠y} z_j) / (z_(1) - z_(3)); Croce and Hein 2020 (arXiv:2003.01690).
+
+  >>> round(float(dlr(jnp.array([3.0, 1.0, 0.0]), 0, -1)), 4)
+  -0.6667
+  """
+  del target
+  top = jax.lax.top_k(logits, 3)[0]
+  return (best_other(logits, label) - at(logits, label)) / (top[0] - top[2] + 1e-12)
+
+
+@_loss("dlr-t", 4, "required")
+def targeted_dlr(logits: Array, label: Array, target: Array) -> Array:
+  """-(z_y - z_t) / (z_(1) - (z_(3) + z_(4)) / 2), the targeted form of the same paper."""
+  top = jax.lax.top_k(logits, 4)[0]
+  return (at(logits, target) - at(logits, label)) / (top[0] - 0.5 * (top[2] + top[3]) + 1e-12)
+
+
+batched = functools.partial(jax.vmap, in_axes=(0, 0, 0))
+"""`batched(loss)(logits, labels, targets)` for rows of logits: training and tests use the same losses."""

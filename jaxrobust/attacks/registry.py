@@ -1,0 +1,73 @@
+"""Attacks by name: `make_attack("pgd", norm="l2", num_steps=20)`.
+
+Adding an attack is one file and one line in `_MODULES`; `jaxrobust.testing.check_attack` then covers it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from jaxrobust.core.errors import InputError
+from jaxrobust.core.registry import Registry, unknown_name
+
+_MODULES = ("pgd", "mim")
+
+
+def _load() -> None:
+  for module in _MODULES:
+    importlib.import_module(f"jaxrobust.attacks.{module}")
+
+
+ATTACKS: Registry[Callable[..., Any]] = Registry("attack", _load)
+
+
+def make_attack(name: str, **parameters: Any) -> Any:
+  """The attack `name` with some of its hyper-parameters set; unknown ones are refused by name.
+
+  >>> make_attack("fgsm", norm="l2").norm
+  'l2'
+  """
+  build = ATTACKS[name]
+  known = list(inspect.signature(build).parameters)
+  for key in parameters:
+    if key not in known or key == "name":
+      raise unknown_name(f"parameter of attack {name!r}", key, [k for k in known if k != "name"])
+  return build(**parameters)
+
+
+def list_attacks(pattern: str = "*") -> list[str]:
+  """The registered names that match a shell pattern."""
+  return ATTACKS.matching(pattern)
+
+
+def attack_name(attack: Any) -> str:
+  """The short name of an attack value: its `name`, or its class in lower case."""
+  return str(getattr(attack, "name", type(attack).__name__.lower()))
+
+
+def attack_id(attack: Any) -> str:
+  """The id used in cells and tables: norm, name and, where there is more than one, the steps.
+
+  >>> attack_id(make_attack("pgd", num_steps=20)), attack_id(make_attack("fgsm", norm="l2"))
+  ('linf-pgd-20', 'l2-fgsm')
+  """
+  steps = getattr(attack, "num_steps", 1)
+  suffix = f"-{steps}" if steps > 1 and not attack_name(attack).endswith("fgsm") else ""
+  return f"{getattr(attack, 'norm', 'linf')}-{attack_name(attack)}{suffix}"
+
+
+def attack_config(attack: Any) -> dict[str, Any]:
+  """Every hyper-parameter of an attack value as plain JSON."""
+  if dataclasses.is_dataclass(attack) and not isinstance(attack, type):
+    return {"attack": type(attack).__name__, **dataclasses.asdict(attack)}
+  return {"attack": type(attack).__name__, "repr": repr(attack)}
+
+
+def check_steps(num_steps: int) -> None:
+  """Refuses attacks that would look at nothing."""
+  if num_steps < 1:
+    raise InputError(f"an attack needs at least 1 step, got num_steps={num_steps}")

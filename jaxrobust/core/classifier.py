@@ -1,0 +1,141 @@
+"""A classifier is a callable pytree: `classifier(images) -> logits`.
+
+Weights are leaves, so a classifier passes through `jit` as an argument and two networks of
+one architecture share every compiled program. Images are float32 NHWC in [0, 1]; the
+normalisation a network was trained with lives inside.
+
+Example:
+  >>> import jax.numpy as jnp
+  >>> linear = Classifier.from_function(lambda x: x.reshape(len(x), -1)[:, :3], num_classes=3)
+  >>> linear(jnp.ones((2, 4, 4, 1))).shape
+  (2, 3)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxrobust.core.errors import InputError
+from jaxrobust.core.types import Array
+
+
+@functools.partial(
+  jax.tree_util.register_dataclass,
+  data_fields=("variables",),
+  meta_fields=("apply", "num_classes", "randomised", "input_shape"),
+)
+@dataclasses.dataclass(frozen=True)
+class Classifier:
+  """Variables and a pure function of them.
+
+  Attributes:
+    variables: a pytree of arrays; traced.
+    apply: `apply(variables, images, key) -> logits`; static, so equal functions share programs.
+    num_classes: length of a logit vector.
+    randomised: whether `apply` uses its key (a randomised defense); deterministic ones ignore it.
+    input_shape: (H, W, C) where the architecture fixes it, for checks before compilation.
+  """
+
+  variables: Any
+  apply: Callable[[Any, Array, Array | None], Array]
+  num_classes: int
+  randomised: bool = False
+  input_shape: tuple[int, int, int] | None = None
+
+  def __call__(self, images: Array, key: Array | None = None) -> Array:
+    """Logits in float32, whatever precision the network computes in."""
+    return self.apply(self.variables, images, key).astype(jnp.float32)
+
+  @classmethod
+  def from_function(
+    cls,
+    logits_fn: Callable[..., Array],
+    num_classes: int,
+    *,
+    variables: Any = None,
+    randomised: bool = False,
+    input_shape: tuple[int, int, int] | None = None,
+  ) -> Classifier:
+    """Wraps any `logits_fn(images)`, or `logits_fn(variables, images)` where variables are given.
+
+    A randomised function takes a key as its last argument.
+    """
+    if num_classes < 2:
+      raise InputError(f"a classifier needs at least 2 classes, got {num_classes}")
+    apply = _FunctionApply(logits_fn, variables is not None, randomised)
+    return cls(variables, apply, num_classes, randomised, input_shape)
+
+  @classmethod
+  def from_module(
+    cls,
+    module: Any,
+    variables: Any,
+    *,
+    mean: Sequence[float] | float = 0.0,
+    std: Sequence[float] | float = 1.0,
+    num_classes: int | None = None,
+    input_shape: tuple[int, int, int] | None = None,
+  ) -> Classifier:
+    """A linen module in evaluation mode: `module.apply(variables, (images - mean) / std)`.
+
+    Batch statistics are read, never written. `num_classes` defaults to the module's own attribute.
+    """
+    classes = num_classes if num_classes is not None else getattr(module, "num_classes", None)
+    if classes is None:
+      raise InputError(f"{type(module).__name__} has no num_classes attribute; pass num_classes=")
+    scale = np.asarray(std, np.float32)
+    if not np.all(scale > 0):
+      raise InputError(f"std must be positive, got {std}")
+    weights = {
+      "module": variables,
+      "mean": jnp.asarray(mean, jnp.float32),
+      "std": jnp.asarray(scale),
+    }
+    return cls(weights, _ModuleApply(module), int(classes), False, input_shape)
+
+
+@dataclasses.dataclass(frozen=True)
+class _FunctionApply:
+  """Calls a plain function; a dataclass, so that wrapping one function twice compares equal."""
+
+  function: Callable[..., Array]
+  takes_variables: bool
+  takes_key: bool
+
+  def __call__(self, variables: Any, images: Array, key: Array | None) -> Array:
+    args = ((variables,) if self.takes_variables else ()) + (images,)
+    return self.function(*args, *((key,) if self.takes_key else ()))
+
+
+@dataclasses.dataclass(frozen=True)
+class _ModuleApply:
+  """Normalises and applies a linen module whose call takes only images in evaluation mode."""
+
+  module: Any
+
+  def __call__(self, variables: Any, images: Array, key: Array | None) -> Array:
+    del key
+    normalised = (images - variables["mean"]) / variables["std"]
+    return self.module.apply(variables["module"], normalised)
+
+
+def check_logits(classifier: Classifier, image_shape: tuple[int, int, int]) -> None:
+  """Refuses a classifier that cannot take the images, before anything compiles."""
+  if classifier.input_shape is not None and tuple(classifier.input_shape) != tuple(image_shape):
+    raise InputError(f"images are {tuple(image_shape)}, the classifier takes {tuple(classifier.input_shape)}")
+  images = jax.ShapeDtypeStruct((2, *image_shape), jnp.float32)
+  key = jax.eval_shape(lambda: jax.random.key(0))
+  try:
+    logits = jax.eval_shape(lambda c, x, k: c(x, k), classifier, images, key)
+  except Exception as error:
+    reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    raise InputError(f"the classifier does not take images of shape {tuple(image_shape)}: {reason}") from error
+  if logits.shape != (2, classifier.num_classes):
+    raise InputError(f"the classifier returns {logits.shape[1:]} per image, expected ({classifier.num_classes},)")

@@ -1,0 +1,52 @@
+"""Every way a call can be refused, as one readable line.
+
+Each error carries the exit code the command line ends with, so that scripts can
+tell bad input (2) from results that disagree (3) and failed verification (4).
+"""
+
+from __future__ import annotations
+
+
+class JaxrobustError(Exception):
+  """Base of all errors raised on purpose; its text is one line."""
+
+  exit_code = 1
+
+
+class InputError(JaxrobustError, ValueError):
+  """Images, labels, budgets or options that no computation should start from."""
+
+  exit_code = 2
+
+
+class UnknownNameError(JaxrobustError, KeyError):
+  """A name that no registry knows; the text lists the nearest known ones."""
+
+  exit_code = 2
+
+  def __str__(self) -> str:  # KeyError would print the repr, quotes included.
+    return str(self.args[0])
+
+
+class CellMismatchError(JaxrobustError):
+  """A stored result was made with another configuration than the one asked for."""
+
+  exit_code = 3
+
+
+class CorruptFileError(JaxrobustError):
+  """A file that is truncated, damaged or not what its name says."""
+
+  exit_code = 3
+
+
+class StorageError(JaxrobustError, OSError):
+  """A folder that cannot be written or a file that cannot be read."""
+
+  exit_code = 3
+
+
+class VerificationError(JaxrobustError):
+  """An attack returned an image outside its threat model."""
+
+  exit_code = 4

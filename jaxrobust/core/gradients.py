@@ -1,0 +1,99 @@
+"""Loss and input gradient at a point, with expectation over transformation and BPDA.
+
+An attack calls `loss_and_grad(logits_fn, loss, image)`. Where the model is randomised and the
+engine samples it `k` times, the same call returns the mean loss, mean logits and mean gradient
+(EOT, Athalye et al. 2018, https://arxiv.org/abs/1802.00420): attacks need no code of their own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxrobust.core.classifier import Classifier
+from jaxrobust.core.types import Array, LogitsFn, Probe
+
+Loss = Callable[[Array], Array]
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageLogits:
+  """`logits_fn` of one image: the classifier at that image, sampled `samples` times if randomised."""
+
+  classifier: Classifier
+  key: Array
+  samples: int = 1
+
+  def __call__(self, image: Array) -> Array:
+    return jnp.mean(self.sampled(image), axis=0)
+
+  def sampled(self, image: Array) -> Array:
+    """One row of logits per random pass; a deterministic classifier is evaluated once."""
+    if not self.classifier.randomised:
+      return self.classifier(image[None])
+    keys = jax.random.split(self.key, self.samples)
+    return jax.vmap(lambda key: self.classifier(image[None], key)[0])(keys)
+
+
+class Look(NamedTuple):
+  """What one gradient evaluation saw.
+
+  Attributes:
+    loss: the loss at the point.
+    grad: its input gradient, with non-finite entries set to zero.
+    probe: what to report to the engine, gradient health included.
+  """
+
+  loss: Array
+  grad: Array
+  probe: Probe
+
+
+def loss_and_grad(logits_fn: LogitsFn, loss: Loss, image: Array) -> Look:
+  """Loss, gradient and probe at `image`; the gradient of the mean loss under EOT.
+
+  Example:
+    >>> look = loss_and_grad(lambda x: x.ravel(), lambda z: z[0] - z[1], jnp.ones((1, 2, 1)))
+    >>> look.grad.ravel().tolist()
+    [1.0, -1.0]
+  """
+  sampled = getattr(logits_fn, "sampled", lambda x: logits_fn(x)[None])
+
+  def mean_loss(x: Array) -> tuple[Array, Array]:
+    logits = sampled(x)
+    return jnp.mean(jax.vmap(loss)(logits)), jnp.mean(logits, axis=0)
+
+  (value, logits), grad = jax.value_and_grad(mean_loss, has_aux=True)(image)
+  finite = jnp.isfinite(grad)
+  safe = jnp.where(finite, grad, 0.0)
+  probe = Probe(image, logits, nan=~jnp.all(finite), flat=jnp.all(grad == 0.0))
+  return Look(value, safe, probe)
+
+
+def bpda(forward: Callable[[Array], Array], backward: Callable[[Array], Array] = lambda x: x) -> Callable:
+  """`forward` whose gradient is that of `backward`: backward-pass differentiable approximation.
+
+  With the default, the straight-through estimator for quantisers, JPEG and the like.
+
+  Example:
+    >>> rounded = bpda(jnp.round)
+    >>> jax.value_and_grad(lambda x: 2.0 * rounded(x))(0.7)
+    (Array(2., dtype=float32, weak_type=True), Array(2., dtype=float32, weak_type=True))
+  """
+
+  @jax.custom_vjp
+  def approximated(x: Array) -> Array:
+    return forward(x)
+
+  def fwd(x: Array) -> tuple[Array, Array]:
+    return forward(x), x
+
+  def bwd(x: Array, cotangent: Array) -> tuple[Array]:
+    return jax.vjp(backward, x)[1](cotangent)
+
+  approximated.defvjp(fwd, bwd)
+  return approximated

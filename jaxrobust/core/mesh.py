@@ -1,0 +1,39 @@
+"""The one place that makes device meshes and shardings.
+
+Axes are `Auto`: with JAX's newer default (`Explicit`) plain indexing inside a user's attack
+would be a sharding error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import jax
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+from jaxrobust.core.errors import InputError
+
+AXIS = "data"
+
+
+def make_mesh(devices: Sequence[jax.Device] | None = None) -> Mesh:
+  """A one-axis mesh over `devices`, by default this process's own."""
+  devices = list(devices) if devices is not None else jax.local_devices()
+  return jax.make_mesh((len(devices),), (AXIS,), axis_types=(AxisType.Auto,), devices=devices)
+
+
+def row_sharding(mesh: Mesh) -> NamedSharding:
+  """Leading dimension split over the mesh."""
+  return NamedSharding(mesh, PartitionSpec(AXIS))
+
+
+def replicated(mesh: Mesh) -> NamedSharding:
+  """A copy on every device."""
+  return NamedSharding(mesh, PartitionSpec())
+
+
+def rows_per_device(rows: int, mesh: Mesh) -> int:
+  """How many rows each device holds; refuses an uneven split."""
+  if rows % mesh.size:
+    raise InputError(f"{rows} slots do not divide over {mesh.size} devices; use a multiple of {mesh.size}")
+  return rows // mesh.size

@@ -1,0 +1,76 @@
+"""Names to things, with near-miss suggestions for the names nobody knows.
+
+Example:
+  >>> colours = Registry("colour")
+  >>> @colours.register("crimson")
+  ... def crimson(shade=1): return shade
+  >>> colours["crimson"](2)
+  2
+  >>> colours["crimsn"]
+  Traceback (most recent call last):
+  jaxrobust.core.errors.UnknownNameError: unknown colour 'crimsn'; did you mean 'crimson'?
+"""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+from collections.abc import Callable, Iterator, Mapping
+from typing import Generic, TypeVar
+
+from jaxrobust.core.errors import UnknownNameError
+
+T = TypeVar("T")
+
+
+def unknown_name(kind: str, name: str, known: list[str]) -> UnknownNameError:
+  """The error for `name`, with the nearest of the `known` names."""
+  near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+  hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"known: {', '.join(known) or 'none'}"
+  return UnknownNameError(f"unknown {kind} {name!r}; {hint}")
+
+
+class Registry(Generic[T], Mapping[str, T]):
+  """A read-only mapping that is filled by `register` when modules are imported.
+
+  Args:
+    kind: what the entries are, for messages ("attack", "model", …).
+    load: imports the modules that register entries; called once, on first look-up,
+      so that `import jaxrobust` stays cheap and nothing depends on import order.
+  """
+
+  def __init__(self, kind: str, load: Callable[[], object] | None = None):
+    self.kind = kind
+    self._load = load
+    self._entries: dict[str, T] = {}
+
+  def register(self, name: str) -> Callable[[T], T]:
+    def add(entry: T) -> T:
+      if name in self._entries:
+        raise ValueError(f"{self.kind} {name!r} is registered twice")
+      self._entries[name] = entry
+      return entry
+
+    return add
+
+  def _filled(self) -> dict[str, T]:
+    if self._load is not None:
+      load, self._load = self._load, None
+      load()
+    return self._entries
+
+  def __getitem__(self, name: str) -> T:
+    entries = self._filled()
+    if name not in entries:
+      raise unknown_name(self.kind, name, sorted(entries))
+    return entries[name]
+
+  def __iter__(self) -> Iterator[str]:
+    return iter(sorted(self._filled()))
+
+  def __len__(self) -> int:
+    return len(self._filled())
+
+  def matching(self, pattern: str = "*") -> list[str]:
+    """The known names that match a shell pattern, sorted."""
+    return [name for name in self if fnmatch.fnmatchcase(name, pattern)]

@@ -1,0 +1,86 @@
+"""Refusal of images and labels that no computation should start from.
+
+Each check reads the arrays in place: no mask and no cast of the whole data is made.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jaxrobust.core.errors import InputError
+
+
+def check_images(images: Any, labels: Any, num_classes: int) -> None:
+  """Refuses, in one line, anything but float images (N, H, W, C) in [0, 1] with fitting labels.
+
+  An attack on wrongly scaled images runs without complaint and reports nonsense, so this comes
+  before anything compiles. No images at all (N = 0) are fine.
+
+  Example:
+    >>> check_images(np.zeros((1, 8, 8, 3), np.uint8), np.zeros(1, int), 10)
+    Traceback (most recent call last):
+    jaxrobust.core.errors.InputError: images are uint8; divide by 255 and pass float32 in [0, 1]
+  """
+  images = np.asarray(images)
+  check_shape(images)
+  if images.dtype.kind in "iu":
+    raise InputError(f"images are {images.dtype}; divide by 255 and pass float32 in [0, 1]")
+  if images.dtype.kind != "f":
+    raise InputError(f"images are {images.dtype}; pass float32 in [0, 1]")
+  check_range(images)
+  check_labels(labels, len(images), num_classes)
+
+
+def check_shape(images: np.ndarray) -> None:
+  """Refuses anything but (N, H, W, C) with at least one pixel."""
+  shape = images.shape
+  if images.ndim != 4:
+    hint = "; add a leading axis for a single image" if images.ndim == 3 else ""
+    raise InputError(f"images have the shape {shape}; expected (N, H, W, C){hint}")
+  if 0 in shape[1:]:
+    raise InputError(f"images have the shape {shape}; expected (N, H, W, C) with at least one pixel")
+  # No image is 1 or 3 pixels high with many channels: this is the order that PyTorch uses.
+  if shape[1] in (1, 3) and shape[3] > 4:
+    raise InputError(
+      f"images have the shape {shape}, which looks like (N, C, H, W); "
+      "expected (N, H, W, C): transpose with (0, 2, 3, 1)"
+    )
+
+
+def check_range(images: np.ndarray) -> None:
+  """Refuses float images that are not finite or leave [0, 1]."""
+  if images.size == 0:
+    return
+  # Both propagate NaN, so two reductions find every kind of bad value without a mask.
+  low, high = float(images.min()), float(images.max())
+  if not np.isfinite(low) or not np.isfinite(high):
+    first = next(i for i, image in enumerate(images) if not np.isfinite(image).all())
+    raise InputError(f"images hold NaN or infinity (first in example {first})")
+  if low < 0 or high > 1:
+    hint = "divide by 255" if low >= 0 and 2 < high <= 255 else "normalisation belongs in the Classifier"
+    raise InputError(f"images range from {low:.9g} to {high:.9g}; expected [0, 1] ({hint})")
+
+
+def check_labels(labels: Any, n: int, num_classes: int, what: str = "labels") -> None:
+  """Refuses classes that are not n whole numbers in 0 … num_classes - 1."""
+  labels = np.asarray(labels)
+  if labels.ndim != 1:
+    hint = "; pass class numbers, not one-hot rows" if labels.ndim == 2 else ""
+    raise InputError(f"{what} have the shape {labels.shape}; expected (N,){hint}")
+  if len(labels) != n:
+    raise InputError(f"there are {n} images but {len(labels)} {what}")
+  if n == 0:
+    return
+  if labels.dtype.kind not in "iu":
+    raise InputError(f"{what} are {labels.dtype}; expected whole numbers")
+  low, high = int(labels.min()), int(labels.max())
+  if low < 0 or high >= num_classes:
+    raise InputError(f"{what} range from {low} to {high}; expected 0 to {num_classes - 1}")
+
+
+def check_targets(targets: Any, n: int, num_classes: int) -> None:
+  """Refuses target classes as `check_labels` refuses labels; no targets at all are fine."""
+  if targets is not None:
+    check_labels(targets, n, num_classes, "targets")

@@ -1,0 +1,89 @@
+"""Real handwritten digits that need no download: scikit-learn's, as 32x32 RGB.
+
+The 1797 images of 8x8 grey levels 0 … 16 that ship inside scikit-learn's wheel are scaled up to
+32x32 by bilinear interpolation and repeated over three channels. All weights are multiples of 1/8
+and all levels multiples of 1/16, so every product and sum is exact in float32: the arrays are the
+same bytes on every machine and with every version of numpy.
+
+Split: within each class the images are ordered by the SHA-256 of their id; the first 50 are test
+(500 in all), the rest (1297) train. No random generator is involved. Test examples are dealt out
+one class after the other, so the first 10 k of them hold each class k times.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+
+from jaxrobust.core.errors import CorruptFileError
+from jaxrobust.data.source import ArraySource, Dataset
+
+SIZE = 32
+CLASSES = 10
+TEST_PER_CLASS = 50
+TOTAL = 1797
+
+
+def bilinear_weights(size: int, new_size: int) -> np.ndarray:
+  """The (new_size, size) matrix that resamples one axis: half-pixel centres, clamped at the edges.
+
+  Example:
+    >>> bilinear_weights(2, 4)
+    array([[1.  , 0.  ],
+           [0.75, 0.25],
+           [0.25, 0.75],
+           [0.  , 1.  ]])
+  """
+  position = np.clip((np.arange(new_size) + 0.5) * size / new_size - 0.5, 0, size - 1)
+  return np.maximum(0, 1 - np.abs(position[:, None] - np.arange(size)))
+
+
+def split_ids(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+  """The ids of the test and of the train examples, in their fixed orders.
+
+  Example:
+    >>> test, train = split_ids(np.arange(TOTAL) % CLASSES)
+    >>> len(test), len(train), len(np.intersect1d(test, train))
+    (500, 1297, 0)
+  """
+  order = np.array(sorted(range(len(labels)), key=_hash))
+  by_class = [order[labels[order] == c] for c in range(CLASSES)]
+  test = np.stack([ids[:TEST_PER_CLASS] for ids in by_class], axis=1).reshape(-1)
+  return test, order[~np.isin(order, test)]
+
+
+def _hash(example: int) -> bytes:
+  return hashlib.sha256(f"digits32/{example}".encode()).digest()
+
+
+def _load(name: str, train: bool) -> ArraySource:
+  # Imported here because it takes a second, which listing the data sets should not cost.
+  from sklearn.datasets import load_digits
+
+  digits = load_digits()
+  labels = np.asarray(digits.target, np.int32)
+  if digits.images.shape != (TOTAL, 8, 8):
+    raise CorruptFileError(f"scikit-learn's digits have the shape {digits.images.shape}, not ({TOTAL}, 8, 8)")
+  ids = split_ids(labels)[1 if train else 0]
+  weights = bilinear_weights(8, SIZE)
+  grey = (weights @ (digits.images[ids] / 16) @ weights.T).astype(np.float32)
+  images = np.repeat(grey[..., None], 3, axis=-1)
+  return ArraySource(name, images, labels[ids], CLASSES, tuple(str(c) for c in range(CLASSES)))
+
+
+def load_test() -> ArraySource:
+  """The 500 test digits."""
+  return _load("digits32", train=False)
+
+
+def load_train() -> ArraySource:
+  """The 1297 training digits."""
+  return _load("digits32-train", train=True)
+
+
+_SOURCE = "UCI Optical Recognition of Handwritten Digits (test part), as shipped in scikit-learn"
+_LICENCE = "CC BY 4.0"
+
+TEST = Dataset(load_test, "handwritten digits, 32x32 RGB, test part", 500, CLASSES, _SOURCE, _LICENCE)
+TRAIN = Dataset(load_train, "handwritten digits, 32x32 RGB, training part", 1297, CLASSES, _SOURCE, _LICENCE)

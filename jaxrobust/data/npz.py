@@ -1,0 +1,82 @@
+"""Anyone's images: a numpy archive with an array of images and one of labels."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+from jaxrobust.core.errors import CorruptFileError, InputError, StorageError
+from jaxrobust.core.validation import check_images
+from jaxrobust.data.source import ArraySource
+
+PREFIX = "npz:"
+IMAGE_NAMES = ("images", "x", "x_test", "data")
+LABEL_NAMES = ("labels", "y", "y_test")
+
+
+def load_npz(path: str | Path) -> ArraySource:
+  """The data set in an `.npz` file: images (N, H, W, C), uint8 or float32 in [0, 1], and labels (N,).
+
+  The arrays are called `images`, `x`, `x_test` or `data`, and `labels`, `y` or `y_test`; the first
+  name present counts. The number of classes is the entry `num_classes`, or else the largest label
+  plus one. Labels of shape (N, 1), as some CIFAR archives have them, are flattened. Pickled objects
+  are never loaded, because loading them can run any code.
+  """
+  entries = _read(Path(path).expanduser())
+  images = _first(entries, IMAGE_NAMES, "images", path)
+  labels = _first(entries, LABEL_NAMES, "labels", path)
+  if labels.ndim == 2 and labels.shape[1] == 1:
+    labels = labels[:, 0]
+  try:
+    num_classes = _num_classes(entries, labels)
+    if images.dtype.kind == "f":
+      check_images(images, labels, num_classes)
+    return ArraySource(f"{PREFIX}{path}", images, labels, num_classes)
+  except InputError as error:
+    raise InputError(f"{path}: {error}") from None
+
+
+def _read(path: Path) -> dict[str, np.ndarray]:
+  """The entries this module knows; others, however large, stay unread."""
+  if not path.is_file():
+    raise InputError(f"there is no file {path}")
+  known = {*IMAGE_NAMES, *LABEL_NAMES, "num_classes"}
+  try:
+    # Opened here, because numpy forgets to close what it cannot read.
+    with open(path, "rb") as file:
+      archive = np.load(file, allow_pickle=False)
+      if not isinstance(archive, np.lib.npyio.NpzFile):
+        raise InputError(f"{path} is a single array; expected an .npz archive with images and labels")
+      return {name: archive[name] if name in known else np.empty(0) for name in archive.files}
+  except InputError:
+    raise
+  except (ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
+    if "allow_pickle" in str(error) and zipfile.is_zipfile(path):
+      raise CorruptFileError(f"{path}: holds pickled objects, which are never loaded") from None
+    raise CorruptFileError(f"{path}: truncated or not an .npz archive") from None
+  except OSError as error:
+    raise StorageError(f"cannot read {path}: {error.strerror or error}") from None
+
+
+def _first(
+  entries: dict[str, np.ndarray], names: tuple[str, ...], what: str, path: str | Path
+) -> np.ndarray:
+  for name in names:
+    if name in entries:
+      return entries[name]
+  found = ", ".join(sorted(entries)) or "nothing"
+  raise InputError(f"{path}: no {what} (looked for {', '.join(names)}; found {found})")
+
+
+def _num_classes(entries: dict[str, np.ndarray], labels: np.ndarray) -> int:
+  given = entries.get("num_classes")
+  if given is not None:
+    if given.size != 1 or given.dtype.kind not in "iu" or int(given.reshape(())) < 1:
+      raise InputError("num_classes must be one whole number of at least 1")
+    return int(given.reshape(()))
+  if labels.dtype.kind not in "iu":
+    raise InputError(f"labels are {labels.dtype}; expected whole numbers")
+  return int(labels.max()) + 1 if labels.size else 1

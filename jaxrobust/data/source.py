@@ -1,0 +1,121 @@
+"""What every data set looks like to the rest of the library.
+
+A source hands out float32 NHWC images in [0, 1] and int32 labels for the example ids asked for,
+and can say in 16 characters which data it is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+
+from jaxrobust.core.errors import InputError
+from jaxrobust.core.validation import check_labels, check_range, check_shape
+
+_CHUNK_BYTES = 1 << 24
+
+
+class DataSource(Protocol):
+  """Examples by id: everything the evaluation asks of a data set."""
+
+  @property
+  def name(self) -> str: ...
+
+  @property
+  def num_classes(self) -> int: ...
+
+  def __len__(self) -> int: ...
+
+  def take(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]: ...
+
+  def fingerprint(self) -> str: ...
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ArraySource:
+  """A data set held in arrays; `images` may be a memory map larger than memory.
+
+  Shape, type and labels are checked on construction; the values of float images only as
+  they are taken, so that a memory map is never read as a whole.
+
+  Attributes:
+    images: (N, H, W, C), uint8 (0 … 255) or float32 (0 … 1).
+    labels: (N,) whole numbers below `num_classes`; kept as int32.
+
+  Example:
+    >>> source = ArraySource("two", np.full((2, 4, 4, 3), 255, np.uint8), np.array([0, 1]), 2)
+    >>> images, labels = source.take(np.array([1]))
+    >>> images.shape, images.dtype.name, float(images.max()), labels
+    ((1, 4, 4, 3), 'float32', 1.0, array([1], dtype=int32))
+  """
+
+  name: str
+  images: np.ndarray
+  labels: np.ndarray
+  num_classes: int
+  class_names: tuple[str, ...] | None = None
+
+  def __post_init__(self) -> None:
+    if self.images.dtype not in (np.uint8, np.float32):
+      raise InputError(f"images of {self.name} are {self.images.dtype}; expected uint8 or float32")
+    check_shape(self.images)
+    check_labels(self.labels, len(self.images), self.num_classes)
+    if self.class_names is not None and len(self.class_names) != self.num_classes:
+      raise InputError(f"{self.name} has {self.num_classes} classes but {len(self.class_names)} class names")
+    object.__setattr__(self, "labels", np.ascontiguousarray(self.labels, np.int32))
+
+  def __len__(self) -> int:
+    return len(self.images)
+
+  def take(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The examples with these ids, in this order: float32 images in [0, 1] and int32 labels."""
+    ids = np.asarray(ids)
+    if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
+      raise InputError(f"example ids must be whole numbers of rank 1, not {ids.dtype} of shape {ids.shape}")
+    ids = ids.astype(np.intp)
+    if ids.size and (ids.min() < 0 or ids.max() >= len(self)):
+      asked = f"{ids.min()} … {ids.max()}"
+      raise InputError(f"example ids {asked} are outside 0 … {len(self) - 1} of {self.name}")
+    images = np.asarray(self.images[ids])
+    if images.dtype == np.uint8:
+      images = images.astype(np.float32)
+      images /= np.float32(255)
+    else:
+      check_range(images)
+    return images, self.labels[ids]
+
+  def fingerprint(self) -> str:
+    """16 hexadecimal digits that change with any image, label, type, shape or class count."""
+    return self._fingerprint
+
+  @functools.cached_property
+  def _fingerprint(self) -> str:
+    digest = hashlib.sha256(f"{self.images.shape} {self.images.dtype.str} {self.num_classes}".encode())
+    rows = max(1, _CHUNK_BYTES // max(1, self.images[:1].nbytes))
+    for start in range(0, len(self), rows):
+      digest.update(np.ascontiguousarray(self.images[start : start + rows]).data)
+    digest.update(self.labels.astype("<i4").tobytes())
+    return digest.hexdigest()[:16]
+
+  def subset(self, n: int) -> ArraySource:
+    """The first n examples, without copying them."""
+    if not 1 <= n <= len(self):
+      raise InputError(f"{self.name} has {len(self)} examples; cannot take the first {n}")
+    return dataclasses.replace(self, images=self.images[:n], labels=self.labels[:n])
+
+
+@dataclasses.dataclass(frozen=True)
+class Dataset:
+  """A registry entry: how to load a data set, and what to know before doing so."""
+
+  load: Callable[[], ArraySource]
+  description: str
+  size: int
+  classes: int
+  source: str
+  licence: str

@@ -1,0 +1,179 @@
+"""`attack_images`: the plain call for library users."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from jaxrobust.attacks.losses import check_loss
+from jaxrobust.core.classifier import Classifier, check_logits
+from jaxrobust.core.errors import InputError
+from jaxrobust.core.threat import Budget, inside
+from jaxrobust.core.types import Attack
+from jaxrobust.core.validation import check_images, check_targets
+from jaxrobust.engine.options import EngineOptions
+from jaxrobust.engine.schedule import Schedule, as_schedule
+from jaxrobust.engine.scheduler import Engine, EngineStats, Examples
+
+
+class AttackResult(NamedTuple):
+  """Per example, verified outside the attack.
+
+  Attributes:
+    images: adversarial where `success`, the original elsewhere.
+    success: includes examples that were misclassified before the attack; see `correct`.
+    distance: norm of the perturbation; 0 where already misclassified, infinity without success.
+    queries: forward passes the attack spent.
+    correct: classified as labelled before the attack.
+    nan: points where logits or gradients were not finite; such an example is never `robust`.
+    robust: correct, not broken, and no non-finite numbers on the way.
+    stats: totals of the run.
+  """
+
+  images: np.ndarray
+  success: np.ndarray
+  distance: np.ndarray
+  queries: np.ndarray
+  correct: np.ndarray
+  nan: np.ndarray
+  robust: np.ndarray
+  stats: EngineStats
+
+
+class ArraySource(NamedTuple):
+  """Arrays in memory as a source; ids are positions unless given."""
+
+  ids: np.ndarray
+  images: np.ndarray
+  labels: np.ndarray
+  targets: np.ndarray
+
+  @property
+  def image_shape(self) -> tuple[int, int, int]:
+    return tuple(self.images.shape[1:])  # type: ignore[return-value]
+
+  def __len__(self) -> int:
+    return self.images.shape[0]
+
+  def take(self, positions: np.ndarray) -> Examples:
+    return Examples(self.ids[positions], self.images[positions], self.labels[positions], self.targets[positions])
+
+
+def resolve_eps(schedule: Schedule, eps: str | float | Budget | None) -> float:
+  """The budget as a number; only minimal attacks may go without one, and then search without bound."""
+  if eps is not None:
+    return Budget.parse(eps).value
+  if not schedule.minimal:
+    raise InputError("this attack works within a budget: pass eps, for example eps='8/255'")
+  return float("inf")
+
+
+def check_schedule(schedule: Schedule, num_classes: int, targeted: bool) -> None:
+  """Refuses losses that are undefined for this classifier, before anything compiles."""
+  for stage in schedule.stages:
+    loss = getattr(stage.attack, "loss", None)
+    if isinstance(loss, str):
+      check_loss(loss, num_classes, targeted or stage.rank is not None)
+
+
+def attack_images(
+  attack: Attack | Schedule,
+  classifier: Classifier,
+  images: np.ndarray,
+  labels: np.ndarray,
+  eps: str | float | Budget | None = None,
+  *,
+  targets: np.ndarray | None = None,
+  seed: int = 0,
+  restarts: int = 1,
+  samples: int = 20,
+  batch_size: int | None = None,
+  options: EngineOptions | None = None,
+  ids: np.ndarray | None = None,
+  progress: Callable[[EngineStats], None] | None = None,
+) -> AttackResult:
+  """Attacks images and returns verified results, the same for any batch size, order or device count.
+
+  Args:
+    attack: from `make_attack`, a cascade, or your own.
+    classifier: what is attacked.
+    images: float32 (N, H, W, C) in [0, 1].
+    labels: true classes.
+    eps: the budget, such as "8/255"; minimal attacks may go without, and with one report success within it.
+    targets: wanted classes; success then means reaching them.
+    seed: all randomness follows from it and the ids.
+    restarts: random restarts of a single attack.
+    samples: forward passes per evaluation, for randomised classifiers only.
+    batch_size: examples worked on at once.
+    options: everything about how the machine is used; excludes batch_size.
+    ids: names of the examples for their keys; positions by default.
+    progress: called with running totals.
+
+  Example:
+    >>> import jax.numpy as jnp
+    >>> from jaxrobust.attacks.registry import make_attack
+    >>> model = Classifier.from_function(lambda x: jnp.stack([x.mean((1, 2, 3)), x[:, 0, 0, 0]], 1), 2)
+    >>> x = np.full((2, 4, 4, 1), 0.5, np.float32); x[:, 0, 0, 0] = 0.4
+    >>> result = attack_images(make_attack("pgd", num_steps=5), model, x, np.zeros(2, int), eps=0.1)
+    >>> result.success.tolist(), bool((abs(result.images - x) <= 0.1 + 1e-6).all())
+    ([True, True], True)
+  """
+  check_images(images, labels, classifier.num_classes)
+  schedule = as_schedule(attack, restarts)
+  budget = resolve_eps(schedule, eps)
+  check_schedule(schedule, classifier.num_classes, targets is not None)
+  count = len(images)
+  check_targets(targets, count, classifier.num_classes)
+  source = ArraySource(
+    np.arange(count) if ids is None else np.asarray(ids),
+    np.asarray(images),
+    np.asarray(labels),
+    np.full(count, -1) if targets is None else np.asarray(targets),
+  )
+  if options is None:
+    options = EngineOptions.for_platform(batch_size)
+  result = _empty_result(source)
+  if count == 0:
+    return result
+  check_logits(classifier, source.image_shape)
+  # A minimal attack searches without bound, so that the budget only decides what counts.
+  search = float("inf") if schedule.minimal and budget > 0 else budget
+  engine = Engine(
+    classifier,
+    schedule,
+    source,
+    eps=search,
+    seed=seed,
+    targeted=targets is not None,
+    samples=samples,
+    options=options,
+  )
+  for verdict in engine.run():
+    row = verdict.position
+    success = verdict.success and bool(inside(verdict.distance, budget))
+    if success:
+      result.images[row] = verdict.image
+    result.success[row], result.correct[row], result.nan[row] = success, verdict.correct, verdict.nan
+    result.distance[row] = verdict.distance
+    result.queries[row] = verdict.queries
+    result.robust[row] = verdict.correct and not success and not verdict.nan
+    if progress is not None:
+      progress(engine.stats)
+  return result._replace(stats=engine.stats)
+
+
+def _empty_result(source: ArraySource) -> AttackResult:
+  count = len(source)
+  no = np.zeros(count, bool)
+  return AttackResult(
+    np.array(source.images),
+    no.copy(),
+    np.full(count, np.inf, np.float32),
+    np.zeros(count, np.int32),
+    no.copy(),
+    np.zeros(count, np.int32),
+    no.copy(),
+    EngineStats(),
+  )

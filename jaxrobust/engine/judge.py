@@ -1,0 +1,100 @@
+"""Verification outside the attack: one forward pass of the unmodified classifier per image.
+
+The clean pass uses the same program on the unperturbed images, so an example counts as correct and as
+robust by one and the same computation.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, PartitionSpec
+
+from jaxrobust.attacks import norms
+from jaxrobust.core.classifier import Classifier
+from jaxrobust.core.errors import VerificationError
+from jaxrobust.core.gradients import ImageLogits
+from jaxrobust.core.mesh import AXIS, row_sharding
+from jaxrobust.core.threat import inside
+from jaxrobust.core.types import Array
+from jaxrobust.engine.success import adversarial
+
+
+class Judgement(NamedTuple):
+  """What the classifier says of an image, and where the image lies; one row per image.
+
+  Attributes:
+    logits: float32; the mean over samples where the classifier is randomised.
+    adversarial: whether the image meets the goal.
+    nan: whether any logit is not finite.
+    distance: to the original image, in the attack's norm.
+    in_box: whether every pixel is finite and in [0, 1].
+  """
+
+  logits: np.ndarray
+  adversarial: np.ndarray
+  nan: np.ndarray
+  distance: np.ndarray
+  in_box: np.ndarray
+
+
+class Case(NamedTuple):
+  """Images to be judged; one row each."""
+
+  image: Array
+  original: Array
+  label: Array
+  target: Array
+  key: Array
+
+
+def _judge_one(classifier: Classifier, case: Case, norm: str, targeted: bool, samples: int) -> Judgement:
+  logits = ImageLogits(classifier, case.key, samples)(case.image)
+  return Judgement(
+    logits,
+    adversarial(logits, case.label, case.target, targeted),
+    ~jnp.all(jnp.isfinite(logits)),
+    norms.distance(norm, case.image - case.original),
+    jnp.all((case.image >= 0.0) & (case.image <= 1.0)),
+  )
+
+
+@functools.partial(jax.jit, static_argnames=("norm", "targeted", "samples", "mesh"))
+def _judge(classifier: Classifier, cases: Case, *, norm: str, targeted: bool, samples: int, mesh: Mesh) -> Judgement:
+  one = functools.partial(_judge_one, norm=norm, targeted=targeted, samples=samples)
+  rows = jax.vmap(one, in_axes=(None, 0))
+  specs = (PartitionSpec(), PartitionSpec(AXIS))
+  return jax.shard_map(rows, mesh=mesh, in_specs=specs, out_specs=PartitionSpec(AXIS), check_vma=False)(
+    classifier, cases
+  )
+
+
+def judge(
+  classifier: Classifier, cases: Case, size: int, *, norm: str, targeted: bool, samples: int, mesh: Mesh
+) -> Judgement:
+  """Judges the cases in one padded batch of `size` rows."""
+  count = cases.image.shape[0]
+  rows = np.minimum(np.arange(size), count - 1)
+  padded = jax.tree.map(lambda leaf: leaf[rows], cases)
+  placed = jax.device_put(padded, row_sharding(mesh))
+  verdict = _judge(classifier, placed, norm=norm, targeted=targeted, samples=samples, mesh=mesh)
+  return jax.tree.map(lambda leaf: np.array(leaf)[:count], verdict)
+
+
+def check_inside(
+  examples: np.ndarray, judgement: Judgement, eps: np.ndarray, names: list[str], used: np.ndarray, minimal: np.ndarray
+) -> None:
+  """Raises where an image in use lies outside the box or, for a budget attack, outside its ball."""
+  outside = ~inside(judgement.distance, eps) & ~minimal
+  for what, bad in (("not finite or outside [0, 1]", ~judgement.in_box), ("outside its ball", outside)):
+    bad = bad & used
+    if bad.any():
+      row = int(np.argmax(bad))
+      raise VerificationError(
+        f"{names[row]} returned an image {what} for example {int(examples[row])}: distance"
+        f" {judgement.distance[row]:.7g}, eps {eps[row]:.7g} ({int(bad.sum())} of {len(bad)} images)"
+      )

@@ -1,0 +1,73 @@
+"""How the engine uses the machine; nothing here may change a verdict."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import jax
+from jax.sharding import Mesh
+
+from jaxrobust.core.errors import InputError
+from jaxrobust.core.mesh import make_mesh, rows_per_device
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+  """Batch size and dispatch.
+
+  Attributes:
+    slots: examples worked on at once, over all devices.
+    steps_per_dispatch: K; 1 on CPU, where a device loop gains nothing, more on accelerators.
+    lookahead: dispatches queued before the flags of an earlier one are read; a decided slot idles for as
+      many. 0 on CPU, 1 on accelerators, where the host must not stall the device.
+    mesh: devices to use; this process's own by default.
+  """
+
+  slots: int = 128
+  steps_per_dispatch: int = 1
+  lookahead: int = 0
+  mesh: Mesh | None = None
+
+  @classmethod
+  def for_platform(
+    cls,
+    slots: int | None = None,
+    *,
+    steps_per_dispatch: int | None = None,
+    lookahead: int | None = None,
+    mesh: Mesh | None = None,
+  ) -> EngineOptions:
+    """The measured defaults for where JAX runs, with what the caller sets instead."""
+    mesh = make_mesh() if mesh is None else mesh
+    on_cpu = jax.default_backend() == "cpu"
+    if slots is None:
+      slots = 128 if on_cpu else 256 * mesh.size
+      slots += -slots % mesh.size
+    if slots < 1:
+      raise InputError(f"the batch size must be at least 1, got {slots}")
+    rows_per_device(slots, mesh)
+    steps = steps_per_dispatch if steps_per_dispatch is not None else (1 if on_cpu else 4)
+    ahead = lookahead if lookahead is not None else (0 if on_cpu else 1)
+    if steps < 1 or ahead < 0:
+      raise InputError(f"steps_per_dispatch ({steps}) must be at least 1 and lookahead ({ahead}) at least 0")
+    return cls(slots, steps, ahead, mesh)
+
+  @property
+  def devices(self) -> Mesh:
+    return make_mesh() if self.mesh is None else self.mesh
+
+  def sizes(self) -> tuple[int, ...]:
+    """Slot counts a pool may shrink to, largest first: halves that still split over the devices."""
+    sizes = [self.slots]
+    while sizes[-1] % 2 == 0 and (sizes[-1] // 2) % self.devices.size == 0:
+      sizes.append(sizes[-1] // 2)
+    return tuple(sizes)
+
+
+def smallest_fitting(sizes: tuple[int, ...], rows: int) -> int:
+  """The smallest size that holds `rows`, or the largest there is.
+
+  >>> smallest_fitting((64, 32, 16), 20)
+  32
+  """
+  return min((size for size in sizes if size >= rows), default=max(sizes))

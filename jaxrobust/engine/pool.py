@@ -1,0 +1,220 @@
+"""A pool: the slots of one program, who sits in them, and who waits.
+
+The host side of `slots`: it fills seats from a queue, dispatches `advance`, reads which slots fell idle and
+takes their items out. All pools of a run follow the same rules, so the order of work depends on outcomes
+only, never on time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxrobust.core.classifier import Classifier
+from jaxrobust.core.keys import item_keys
+from jaxrobust.core.mesh import row_sharding
+from jaxrobust.core.types import Problem
+from jaxrobust.engine.options import smallest_fitting
+from jaxrobust.engine.schedule import Case, Item, Stage
+from jaxrobust.engine.slots import Program, Slots, advance, compact, empty_slots, swap
+
+# Below this many slots a smaller program saves less than it costs to compile.
+SMALLEST_SHRUNK = 8
+
+
+@dataclass
+class Ticket:
+  """A work item and the example it belongs to."""
+
+  item: Item
+  case: Case
+
+
+class Finished(NamedTuple):
+  """An item that left its slot."""
+
+  ticket: Ticket
+  image: np.ndarray
+  found: bool
+  steps: int
+  nan: int
+  flat: int
+
+
+class Pool:
+  """The slots of one attack program."""
+
+  def __init__(
+    self,
+    program: Program,
+    stages: tuple[Stage, ...],
+    sizes: tuple[int, ...],
+    lookahead: int,
+    seed: int,
+    image_shape: tuple[int, ...],
+  ):
+    self.program = program
+    self.stages = stages
+    self.sizes = sizes
+    self.lookahead = lookahead
+    self.seed = seed
+    self.image_shape = image_shape
+    self.queue: deque[Ticket] = deque()
+    self.slots: Slots | None = None
+    self.seats: list[Ticket | None] = []
+    self.useful_steps = 0
+    self.slot_steps = 0
+    # Flags of dispatches not read yet, and the dispatch that each seat's item was loaded before.
+    self._flags: deque[tuple[int, Any]] = deque()
+    self._loaded: list[int] = []
+    self._dispatch = 0
+
+  @property
+  def seated(self) -> int:
+    return sum(seat is not None for seat in self.seats)
+
+  @property
+  def load(self) -> int:
+    """Items in slots and waiting."""
+    return self.seated + len(self.queue)
+
+  @property
+  def size(self) -> int:
+    return len(self.seats) or self.sizes[0]
+
+  def advance(self, classifier: Classifier, draining: bool) -> list[Finished]:
+    """Fills free seats, makes one dispatch and returns what has finished; `draining` allows fewer slots."""
+    self._fit(draining)
+    finished = self._exchange([row for row, seat in enumerate(self.seats) if seat is None])
+    assert self.slots is not None
+    self.slots, idle = advance(self.program, classifier, self.slots)
+    self._flags.append((self._dispatch, idle))
+    self._dispatch += 1
+    self.slot_steps += self.size * self.program.steps
+    while self._flags and (len(self._flags) > self.lookahead or not self.load):
+      finished += self._exchange(self._idle_rows(*self._flags.popleft()))
+    return finished
+
+  def _idle_rows(self, dispatch: int, idle: Any) -> list[int]:
+    """Seats whose item had finished by `dispatch`; a seat filled after it says nothing yet."""
+    flags = np.asarray(idle)
+    return [
+      row for row, seat in enumerate(self.seats) if seat is not None and flags[row] and self._loaded[row] <= dispatch
+    ]
+
+  def _fit(self, draining: bool) -> None:
+    """Makes the slots, or fewer of them for the tail of a run."""
+    if self.slots is None:
+      size = smallest_fitting(self.sizes, self.load) if draining else self.sizes[0]
+      self._seat(empty_slots(self.program, size, self.image_shape), [None] * size)
+      return
+    wanted = max(smallest_fitting(self.sizes, self.load), SMALLEST_SHRUNK)
+    if draining and wanted in self.sizes and wanted < self.size:
+      self._shrink(wanted)
+
+  def _seat(self, slots: Slots, seats: list[Ticket | None]) -> None:
+    self.slots, self.seats = slots, seats
+    self._loaded = [self._dispatch] * len(seats)
+    self._flags.clear()
+
+  def _shrink(self, size: int) -> None:
+    """Moves the live slots into `size` slots, if each device's fit."""
+    devices = self.program.mesh.size
+    old, new = self.size // devices, size // devices
+    rows = np.full((devices, new), old, np.int32)
+    seats: list[Ticket | None] = [None] * size
+    for device in range(devices):
+      live = [row for row in range(old) if self.seats[device * old + row] is not None]
+      if len(live) > new:
+        return
+      rows[device, : len(live)] = live
+      seats[device * new : device * new + len(live)] = [self.seats[device * old + row] for row in live]
+    assert self.slots is not None
+    placed = jax.device_put(rows.reshape(-1), row_sharding(self.program.mesh))
+    self._seat(compact(self.program, self.slots, placed), seats)
+
+  def _exchange(self, rows: list[int]) -> list[Finished]:
+    """Takes the items in `rows` out and seats waiting ones there, a fixed number of rows per dispatch."""
+    finished: list[Finished] = []
+    devices = self.program.mesh.size
+    local = self.size // devices
+    width = max(1, local // 4)
+    by_device: list[list[int]] = [[row for row in rows if row // local == device] for device in range(devices)]
+    while any(by_device) and (self.queue or any(self.seats[row] is not None for row in rows)):
+      now = [pending[:width] for pending in by_device]
+      by_device = [pending[width:] for pending in by_device]
+      finished += self._swap(now, local, width)
+    return finished
+
+  def _swap(self, rows: list[list[int]], local: int, width: int) -> list[Finished]:
+    devices = self.program.mesh.size
+    places = np.full((devices, width), local, np.int32)
+    incoming: list[Ticket | None] = [None] * (devices * width)
+    outgoing: list[tuple[int, Ticket]] = []
+    for device, chosen in enumerate(rows):
+      for place, row in enumerate(chosen):
+        places[device, place] = row - device * local
+        leaving = self.seats[row]
+        if leaving is not None:
+          outgoing.append((device * width + place, leaving))
+        arriving = self.queue.popleft() if self.queue else None
+        incoming[device * width + place] = arriving
+        self.seats[row] = arriving
+        self._loaded[row] = self._dispatch
+    problems, filled = self._problems(incoming)
+    placed = jax.device_put((places.reshape(-1), problems, filled), row_sharding(self.program.mesh))
+    assert self.slots is not None
+    self.slots, taken = swap(self.program, self.slots, *placed)
+    if not outgoing:
+      return []
+    books, best = jax.tree.map(np.asarray, (taken.books, taken.best))
+    self.useful_steps += sum(int(books.step[row]) for row, _ in outgoing)
+    return [
+      Finished(
+        ticket, best[row], bool(books.found[row]), int(books.step[row]), int(books.nan[row]), int(books.flat[row])
+      )
+      for row, ticket in outgoing
+    ]
+
+  def _problems(self, tickets: list[Ticket | None]) -> tuple[Problem, np.ndarray]:
+    """Rows for the devices; empty places repeat zeros and are marked unfilled."""
+    count = len(tickets)
+    images = np.zeros((count, *self.image_shape), np.float32)
+    numbers = np.zeros((count, 3), np.int32)
+    eps = np.zeros(count, np.float32)
+    parts = np.zeros((count, 3), np.int32)
+    for row, ticket in enumerate(tickets):
+      if ticket is None:
+        continue
+      item, case = ticket.item, ticket.case
+      stage = self.stages[item.stage]
+      images[row] = case.image
+      numbers[row] = (case.label, item.target, 1)
+      eps[row] = item.eps
+      parts[row] = (case.id, stage.number, stage.restart)
+    keys = item_keys(self.seed, *parts.T)
+    problem = Problem(images, numbers[:, 0], numbers[:, 1], eps, keys)  # type: ignore[arg-type]
+    return problem, numbers[:, 2].astype(bool)
+
+  def export_slots(self) -> list[np.ndarray]:
+    """The slots as plain arrays, for a snapshot."""
+    leaves = jax.tree.leaves(self.slots)
+    return [np.asarray(jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x) for x in leaves]
+
+  def import_slots(self, leaves: list[np.ndarray], seats: list[Ticket | None]) -> None:
+    """Puts a snapshot back, bit for bit."""
+    empty = empty_slots(self.program, len(seats), self.image_shape)
+    old, tree = jax.tree.flatten(empty)
+    if len(old) != len(leaves):
+      raise ValueError("the snapshot has another state")
+    new = [
+      jax.random.wrap_key_data(leaf) if jnp.issubdtype(was.dtype, jax.dtypes.prng_key) else leaf
+      for was, leaf in zip(old, leaves, strict=True)
+    ]
+    placed = jax.device_put(jax.tree.unflatten(tree, new), row_sharding(self.program.mesh))
+    self._seat(placed, seats)

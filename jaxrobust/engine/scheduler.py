@@ -1,0 +1,287 @@
+"""The engine: examples in, verified verdicts out, in constant memory.
+
+  source -> clean pass -> first item -> pool of its attack -> slots -> verification -> next item or verdict
+
+There is one pool per attack of the schedule. The deepest pool that has a full set of slots' worth of work
+goes first, so later stages never pile up and every dispatch but those at the very end is full. An example
+is read only when no pool is full, which bounds what is held in memory whatever the size of the source.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
+
+import jax
+import numpy as np
+
+from jaxrobust.attacks.registry import attack_name
+from jaxrobust.core.classifier import Classifier
+from jaxrobust.core.keys import CLEAN_STAGE, VERIFY_STAGE, item_keys
+from jaxrobust.core.threat import inside
+from jaxrobust.engine.judge import Case as JudgeCase
+from jaxrobust.engine.judge import Judgement, check_inside, judge
+from jaxrobust.engine.options import EngineOptions, smallest_fitting
+from jaxrobust.engine.pool import Finished, Pool, Ticket
+from jaxrobust.engine.schedule import Case, Outcome, Schedule, rank_wrong_classes
+from jaxrobust.engine.slots import Program
+
+
+class Examples(NamedTuple):
+  """Some rows of a source: ids decide the keys, a target of -1 means none."""
+
+  ids: np.ndarray
+  images: np.ndarray
+  labels: np.ndarray
+  targets: np.ndarray
+
+
+class Source(Protocol):
+  """Where examples come from; rows are read by position, a few at a time."""
+
+  image_shape: tuple[int, int, int]
+
+  def __len__(self) -> int: ...
+
+  def take(self, positions: np.ndarray) -> Examples: ...
+
+
+class Verdict(NamedTuple):
+  """What became of one example.
+
+  Attributes:
+    position, id: its place in the source, and its id there.
+    correct: classified as its label before any attack.
+    success: a verified adversarial image was found, or the clean image already was one.
+    distance: of the image to the original, in the attack's norm; infinity without success.
+    image: the adversarial image, or the original without success.
+    stage: the stage that found it; -1 for the clean image or none.
+    queries: forward passes the attacks spent on it. steps: attack steps.
+    nan: points where logits or gradients were not finite. flat: points with a zero gradient.
+  """
+
+  position: int
+  id: int
+  correct: bool
+  success: bool
+  distance: float
+  image: np.ndarray
+  stage: int
+  queries: int
+  steps: int
+  nan: int
+  flat: int
+
+
+@dataclasses.dataclass
+class EngineStats:
+  """Running totals; `useful` over `slot` steps is the fraction of device work that was needed."""
+
+  examples: int = 0
+  useful_steps: int = 0
+  slot_steps: int = 0
+  forwards: int = 0
+  backwards: int = 0
+  judged: int = 0
+  disagreements: int = 0
+
+
+class Engine:
+  """One run of a schedule over a source.
+
+  Args:
+    classifier: what is attacked.
+    schedule: the rule that says which attacks an example goes through.
+    source: the examples.
+    eps: the budget; infinity for minimal attacks.
+    seed: with the example's id, the only source of randomness.
+    targeted: whether success means the example's target class.
+    samples: forward passes per evaluation of a randomised classifier.
+    options: how to use the machine.
+  """
+
+  def __init__(
+    self,
+    classifier: Classifier,
+    schedule: Schedule,
+    source: Source,
+    *,
+    eps: float,
+    seed: int = 0,
+    targeted: bool = False,
+    samples: int = 1,
+    options: EngineOptions | None = None,
+  ):
+    self.options = options or EngineOptions.for_platform()
+    self.classifier = jax.device_put(classifier, jax.sharding.NamedSharding(self.options.devices, jax.P()))
+    self.schedule = schedule
+    self.source = source
+    self.eps = eps
+    self.seed = seed
+    self.targeted = targeted
+    self.samples = samples if classifier.randomised else 1
+    self.sizes = self.options.sizes()
+    self.stats = EngineStats()
+    self.position = 0
+    self.pools = self._make_pools()
+    self.docket: list[Finished] = []
+    self.verdicts: list[Verdict] = []
+
+  def _make_pools(self) -> dict:
+    pools: dict = {}
+    options = self.options
+    for stage in self.schedule.stages:
+      if stage.attack not in pools:
+        program = Program(
+          stage.attack, self.targeted, self.samples, options.steps_per_dispatch, options.devices
+        )
+        pools[stage.attack] = Pool(
+          program, self.schedule.stages, self.sizes, options.lookahead, self.seed, self.source.image_shape
+        )
+    return pools
+
+  def run(self) -> Iterator[Verdict]:
+    """Yields each verdict as soon as it is verified; the order depends on outcomes only."""
+    while True:
+      yield from self._take_verdicts()
+      if not self.turn():
+        return
+
+  def _take_verdicts(self) -> list[Verdict]:
+    ready, self.verdicts = self.verdicts, []
+    self.stats.examples += len(ready)
+    return ready
+
+  def turn(self) -> bool:
+    """One scheduling decision: advance a pool, verify, or read examples. False when nothing is left."""
+    exhausted = self.position >= len(self.source)
+    full = next((pool for pool in reversed(self.pools.values()) if pool.load >= pool.size), None)
+    if len(self.docket) >= self.sizes[0]:
+      self._verify()
+    elif full is not None:
+      self._advance(full, draining=False)
+    elif not exhausted:
+      self._read()
+    elif any(not finished.found for finished in self.docket):
+      self._verify()  # Their next items may still share a batch with the work that is left.
+    else:
+      left = next((pool for pool in self.pools.values() if pool.load), None)
+      if left is not None:
+        self._advance(left, draining=True)
+      elif self.docket:
+        self._verify()
+      else:
+        return bool(self.verdicts)
+    return True
+
+  def _read(self) -> None:
+    """Reads a batch and passes it through the classifier unperturbed."""
+    stop = min(self.position + self.sizes[0], len(self.source))
+    positions = np.arange(self.position, stop)
+    self.position = stop
+    rows = self.source.take(positions)
+    clean = self._judge(rows.images, rows.images, rows, CLEAN_STAGE)
+    for row, position in enumerate(positions):
+      case = self._open(int(position), rows, row)
+      logits = clean.logits[row]
+      case.ranking = rank_wrong_classes(logits, case.label)
+      case.nan = int(clean.nan[row])
+      case.correct = not clean.nan[row] and (
+        int(np.argmax(logits)) == case.label if self.targeted else not clean.adversarial[row]
+      )
+      if clean.adversarial[row]:
+        case.success, case.distance, case.best = True, 0.0, case.image
+        self._close(case)
+      elif case.eps == 0.0:
+        self._close(case)
+      else:
+        self._enqueue(case, self.schedule.first(case))
+
+  def _open(self, position: int, rows: Examples, row: int) -> Case:
+    label, target = int(rows.labels[row]), int(rows.targets[row])
+    image = np.asarray(rows.images[row], np.float32)
+    return Case(position, int(rows.ids[row]), image, label, target, self.eps, False, np.zeros(0, np.int32))
+
+  def _judge(self, images: np.ndarray, originals: np.ndarray, rows: Examples, stage: int) -> Judgement:
+    count = len(rows.ids)
+    keys = item_keys(self.seed, rows.ids, [stage] * count, [0] * count)
+    cases = JudgeCase(images, originals, rows.labels.astype(np.int32), rows.targets.astype(np.int32), keys)  # type: ignore[arg-type]
+    self.stats.judged += count
+    return judge(
+      self.classifier,
+      cases,
+      smallest_fitting(self.sizes, count),
+      norm=getattr(self.schedule.stages[0].attack, "norm", "linf"),
+      targeted=self.targeted,
+      samples=self.samples,
+      mesh=self.options.devices,
+    )
+
+  def _enqueue(self, case: Case, item: object) -> None:
+    if item is None:
+      self._close(case)
+    else:
+      self.pools[self.schedule.stages[item.stage].attack].queue.append(Ticket(item, case))  # type: ignore[attr-defined]
+
+  def _advance(self, pool: Pool, draining: bool) -> None:
+    before = pool.useful_steps, pool.slot_steps
+    finished = pool.advance(self.classifier, draining)
+    useful = pool.useful_steps - before[0]
+    cost = pool.program.cost
+    self.stats.useful_steps += useful
+    self.stats.slot_steps += pool.slot_steps - before[1]
+    self.stats.forwards += useful * cost.forward * self.samples
+    self.stats.backwards += useful * cost.backward * self.samples
+    for item in finished:
+      case = item.ticket.case
+      case.steps += item.steps
+      case.queries += item.steps * cost.forward * self.samples
+      case.nan += item.nan
+      case.flat += item.flat
+      if item.found or hasattr(pool.program.attack, "last"):
+        self.docket.append(item._replace(image=item.image.copy()))
+      else:
+        self._settle(item.ticket, Outcome(False, float("inf")))
+
+  def _verify(self) -> None:
+    """Judges claimed successes, and the last points of attacks that ran out of steps."""
+    docket, self.docket = self.docket[: self.sizes[0]], self.docket[self.sizes[0] :]
+    cases = [finished.ticket.case for finished in docket]
+    images = np.stack([finished.image for finished in docket])
+    rows = Examples(
+      np.array([case.id for case in cases]),
+      np.stack([case.image for case in cases]),
+      np.array([case.label for case in cases]),
+      np.array([case.target for case in cases]),
+    )
+    verdict = self._judge(images, rows.images, rows, VERIFY_STAGE)
+    claimed = np.array([finished.found for finished in docket])
+    success = verdict.adversarial & verdict.in_box
+    eps = np.array([finished.ticket.item.eps for finished in docket], np.float32)
+    attacks = [self.schedule.stages[finished.ticket.item.stage].attack for finished in docket]
+    minimal = np.array([getattr(attack, "minimal", False) for attack in attacks])
+    check_inside(rows.ids, verdict, eps, [attack_name(attack) for attack in attacks], claimed | success, minimal)
+    disagree = claimed & ~success
+    self.stats.disagreements += int(disagree.sum())
+    success &= inside(verdict.distance, eps)
+    for row, finished in enumerate(docket):
+      case = cases[row]
+      case.nan += int(verdict.nan[row])
+      distance = float(verdict.distance[row]) if success[row] else float("inf")
+      if distance < case.distance:
+        case.success, case.distance, case.best = True, distance, finished.image
+        case.stage = finished.ticket.item.stage
+      self._settle(finished.ticket, Outcome(bool(success[row]), distance))
+
+  def _settle(self, ticket: Ticket, outcome: Outcome) -> None:
+    self._enqueue(ticket.case, self.schedule.follow(ticket.case, ticket.item, outcome))
+
+  def _close(self, case: Case) -> None:
+    image = case.image if case.best is None else case.best
+    self.verdicts.append(
+      Verdict(
+        case.position, case.id, case.correct, case.success, case.distance, image, case.stage, case.queries, case.steps,
+        case.nan, case.flat,
+      )
+    )

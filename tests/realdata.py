@@ -1,0 +1,83 @@
+"""Real data and networks for the tests that compare against published numbers.
+
+They are looked for in $JAXROBUST_DATA, then beside the checkout; a test that needs them skips without.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import pathlib
+
+import numpy as np
+import pytest
+
+from jaxrobust.core.classifier import Classifier
+from jaxrobust.models.cnn import CNN
+from jaxrobust.models.registry import MODELS, make_model
+from jaxrobust.models.torch_weights import from_torch
+
+_BESIDE = pathlib.Path(__file__).resolve().parents[2] / "shared" / "data"
+ROOT = pathlib.Path(os.environ.get("JAXROBUST_DATA", _BESIDE))
+
+needs_data = pytest.mark.skipif(
+  not (ROOT / "README.md").exists(), reason="real data not found; set JAXROBUST_DATA to its folder"
+)
+
+CNN_A_NAMES = {"conv1": "0", "conv2": "2", "fc1": "5", "fc2": "7"}
+
+
+def cifar10_test(n: int = 10_000) -> tuple[np.ndarray, np.ndarray]:
+  """The first n CIFAR-10 test images in [0, 1] and their labels."""
+  with np.load(ROOT / "cifar10_test.npz") as data:
+    return data["images"][:n].astype(np.float32) / 255, data["labels"][:n].astype(np.int32)
+
+
+@functools.cache
+def cifar10_network(name: str) -> Classifier:
+  """`resnet20`, `resnet56`, `cnn_a_adv` or `cnn_a_adv4` with its real weights."""
+  with np.load(ROOT / "weights" / f"cifar10_{name}.npz") as data:
+    state = dict(data)
+  arch, rename = ("cnn-a", CNN_A_NAMES) if name.startswith("cnn_a") else (name, None)
+  spec, module = MODELS[arch], make_model(arch)
+  variables = from_torch(module, state, spec.input_size, rename)
+  return Classifier.from_module(module, variables, mean=spec.mean, std=spec.std, input_shape=spec.input_size)
+
+
+@functools.cache
+def fmnist_network() -> Classifier:
+  """The adversarially trained Fashion-MNIST network the reference runs attacked (inputs 28×28×1)."""
+  import jax.numpy as jnp
+
+  with np.load(ROOT / "reference" / "fmnist_adv_weights.npz") as data:
+    weights = {name: np.asarray(data[name]) for name in data}
+  params: dict = {}
+  for name, array in weights.items():
+    layer, leaf = name.split("/")
+    if name == "fc1/kernel":  # Rows are in H, W, C order; our module flattens channels first.
+      array = array.reshape(7, 7, 32, 100).transpose(2, 0, 1, 3).reshape(1568, 100)
+    params.setdefault(layer, {})[leaf] = jnp.asarray(array)
+  return Classifier.from_module(CNN(), {"params": params}, input_shape=(28, 28, 1))
+
+
+def fmnist_test(n: int = 1000) -> tuple[np.ndarray, np.ndarray]:
+  """The first n images and labels of the reference runs."""
+  with np.load(ROOT / "reference" / "fmnist_test1000.npz") as data:
+    names = list(data)
+    images = next(data[name] for name in names if data[name].ndim >= 3)
+    labels = next(data[name] for name in names if data[name].ndim == 1)
+  images = images.reshape(-1, 28, 28, 1)
+  scale = 255 if images.dtype == np.uint8 else 1
+  return images[:n].astype(np.float32) / scale, labels[:n].astype(np.int32)
+
+
+@functools.cache
+def reference_runs() -> dict:
+  """Runs of other implementations on `fmnist_network`, by 'peer/attack_norm'."""
+  return json.loads((ROOT / "reference" / "fmnist_adv.json").read_text())
+
+
+def reference_flags(name: str) -> np.ndarray:
+  """Per example: whether the peer's run left it robust."""
+  return np.array([bit == "1" for bit in reference_runs()[name]["robust"]])
