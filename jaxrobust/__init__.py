@@ -1,0 +1,72 @@
+"""jaxrobust: how robust is this image classifier, against everything?
+
+The names below are stable; everything else may move. They are imported on first use, so that reading
+results needs no JAX and `import jaxrobust` is quick.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+  from jaxrobust import testing as testing
+  from jaxrobust.attacks.registry import list_attacks as list_attacks
+  from jaxrobust.attacks.registry import make_attack as make_attack
+  from jaxrobust.core.classifier import Classifier as Classifier
+  from jaxrobust.core.errors import JaxrobustError as JaxrobustError
+  from jaxrobust.core.gradients import bpda as bpda
+  from jaxrobust.core.gradients import loss_and_grad as loss_and_grad
+  from jaxrobust.core.types import Cost as Cost
+  from jaxrobust.core.types import Probe as Probe
+  from jaxrobust.core.types import Problem as Problem
+  from jaxrobust.data.registry import list_datasets as list_datasets
+  from jaxrobust.data.registry import load_data as load_data
+  from jaxrobust.engine.api import AttackResult as AttackResult
+  from jaxrobust.engine.api import attack_images as attack_images
+  from jaxrobust.engine.options import EngineOptions as EngineOptions
+  from jaxrobust.engine.schedule import Cascade as Cascade
+  from jaxrobust.engine.schedule import Stage as Stage
+  from jaxrobust.evaluation.evaluate import evaluate as evaluate
+  from jaxrobust.models.registry import list_models as list_models
+  from jaxrobust.models.registry import make_model as make_model
+  from jaxrobust.models.zoo import load_classifier as load_classifier
+  from jaxrobust.models.zoo import save_classifier as save_classifier
+
+_HOMES = {
+  "AttackResult": "engine.api",
+  "Cascade": "engine.schedule",
+  "Classifier": "core.classifier",
+  "Cost": "core.types",
+  "EngineOptions": "engine.options",
+  "JaxrobustError": "core.errors",
+  "Probe": "core.types",
+  "Problem": "core.types",
+  "Stage": "engine.schedule",
+  "attack_images": "engine.api",
+  "bpda": "core.gradients",
+  "evaluate": "evaluation.evaluate",
+  "list_attacks": "attacks.registry",
+  "list_datasets": "data.registry",
+  "list_models": "models.registry",
+  "load_classifier": "models.zoo",
+  "load_data": "data.registry",
+  "loss_and_grad": "core.gradients",
+  "make_attack": "attacks.registry",
+  "make_model": "models.registry",
+  "save_classifier": "models.zoo",
+}
+
+__all__ = ["testing", *sorted(_HOMES)]
+
+
+def __getattr__(name: str) -> Any:
+  if name == "testing":
+    return importlib.import_module("jaxrobust.testing")
+  if name not in _HOMES:
+    raise AttributeError(f"module 'jaxrobust' has no attribute {name!r}")
+  return getattr(importlib.import_module(f"jaxrobust.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+  return __all__

@@ -24,7 +24,7 @@ class Problem(NamedTuple):
     label: the true class.
     target: the class the attack steers to, or -1 for none.
     eps: the budget; traced, so that one program serves every budget.
-    key: from (seed, example id, stage, restart), never from the clock, batch or device.
+    key: a hash of (seed, example id, stage, restart), never from the clock, batch or device.
   """
 
   image: Array

@@ -49,11 +49,11 @@ class Case(NamedTuple):
   original: Array
   label: Array
   target: Array
-  key: Array
+  key_data: Array
 
 
-def _judge_one(classifier: Classifier, case: Case, norm: str, targeted: bool, samples: int) -> Judgement:
-  logits = ImageLogits(classifier, case.key, samples)(case.image)
+def _judge_one(classifier: Classifier, targeted: Array, case: Case, norm: str, samples: int) -> Judgement:
+  logits = ImageLogits(classifier, jax.random.wrap_key_data(case.key_data), samples)(case.image)
   return Judgement(
     logits,
     adversarial(logits, case.label, case.target, targeted),
@@ -63,25 +63,26 @@ def _judge_one(classifier: Classifier, case: Case, norm: str, targeted: bool, sa
   )
 
 
-@functools.partial(jax.jit, static_argnames=("norm", "targeted", "samples", "mesh"))
-def _judge(classifier: Classifier, cases: Case, *, norm: str, targeted: bool, samples: int, mesh: Mesh) -> Judgement:
-  one = functools.partial(_judge_one, norm=norm, targeted=targeted, samples=samples)
-  rows = jax.vmap(one, in_axes=(None, 0))
-  specs = (PartitionSpec(), PartitionSpec(AXIS))
+@functools.partial(jax.jit, static_argnames=("norm", "samples", "mesh"))
+def _judge(
+  classifier: Classifier, targeted: bool, cases: Case, *, norm: str, samples: int, mesh: Mesh
+) -> Judgement:
+  one = functools.partial(_judge_one, norm=norm, samples=samples)
+  rows = jax.vmap(one, in_axes=(None, None, 0))
+  specs = (PartitionSpec(), PartitionSpec(), PartitionSpec(AXIS))
   return jax.shard_map(rows, mesh=mesh, in_specs=specs, out_specs=PartitionSpec(AXIS), check_vma=False)(
-    classifier, cases
+    classifier, targeted, cases
   )
 
 
 def judge(
-  classifier: Classifier, cases: Case, size: int, *, norm: str, targeted: bool, samples: int, mesh: Mesh
+  classifier: Classifier, targeted: bool, cases: Case, size: int, *, norm: str, samples: int, mesh: Mesh
 ) -> Judgement:
   """Judges the cases in one padded batch of `size` rows."""
-  count = cases.image.shape[0]
+  count = len(cases.image)
   rows = np.minimum(np.arange(size), count - 1)
-  padded = jax.tree.map(lambda leaf: leaf[rows], cases)
-  placed = jax.device_put(padded, row_sharding(mesh))
-  verdict = _judge(classifier, placed, norm=norm, targeted=targeted, samples=samples, mesh=mesh)
+  placed = jax.device_put(jax.tree.map(lambda leaf: leaf[rows], cases), row_sharding(mesh))
+  verdict = _judge(classifier, targeted, placed, norm=norm, samples=samples, mesh=mesh)
   return jax.tree.map(lambda leaf: np.array(leaf)[:count], verdict)
 
 

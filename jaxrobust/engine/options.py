@@ -21,12 +21,14 @@ class EngineOptions:
     lookahead: dispatches queued before the flags of an earlier one are read; a decided slot idles for as
       many. 0 on CPU, 1 on accelerators, where the host must not stall the device.
     mesh: devices to use; this process's own by default.
+    shrink: use fewer slots for the tail of a run, at the price of compiling for each number of slots.
   """
 
   slots: int = 128
   steps_per_dispatch: int = 1
   lookahead: int = 0
   mesh: Mesh | None = None
+  shrink: bool = True
 
   @classmethod
   def for_platform(
@@ -36,6 +38,7 @@ class EngineOptions:
     steps_per_dispatch: int | None = None,
     lookahead: int | None = None,
     mesh: Mesh | None = None,
+    shrink: bool = True,
   ) -> EngineOptions:
     """The measured defaults for where JAX runs, with what the caller sets instead."""
     mesh = make_mesh() if mesh is None else mesh
@@ -50,7 +53,7 @@ class EngineOptions:
     ahead = lookahead if lookahead is not None else (0 if on_cpu else 1)
     if steps < 1 or ahead < 0:
       raise InputError(f"steps_per_dispatch ({steps}) must be at least 1 and lookahead ({ahead}) at least 0")
-    return cls(slots, steps, ahead, mesh)
+    return cls(slots, steps, ahead, mesh, shrink)
 
   @property
   def devices(self) -> Mesh:
@@ -59,7 +62,7 @@ class EngineOptions:
   def sizes(self) -> tuple[int, ...]:
     """Slot counts a pool may shrink to, largest first: halves that still split over the devices."""
     sizes = [self.slots]
-    while sizes[-1] % 2 == 0 and (sizes[-1] // 2) % self.devices.size == 0:
+    while self.shrink and sizes[-1] % 2 == 0 and (sizes[-1] // 2) % self.devices.size == 0:
       sizes.append(sizes[-1] // 2)
     return tuple(sizes)
 

@@ -16,12 +16,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrobust.core.classifier import Classifier
-from jaxrobust.core.keys import item_keys
+from jaxrobust.core.keys import item_key_data
 from jaxrobust.core.mesh import row_sharding
-from jaxrobust.core.types import Problem
 from jaxrobust.engine.options import smallest_fitting
 from jaxrobust.engine.schedule import Case, Item, Stage
-from jaxrobust.engine.slots import Program, Slots, advance, compact, empty_slots, swap
+from jaxrobust.engine.slots import Arrival, Program, Slots, advance, compact, empty_slots, swap
 
 # Below this many slots a smaller program saves less than it costs to compile.
 SMALLEST_SHRUNK = 8
@@ -87,12 +86,12 @@ class Pool:
   def size(self) -> int:
     return len(self.seats) or self.sizes[0]
 
-  def advance(self, classifier: Classifier, draining: bool) -> list[Finished]:
+  def advance(self, classifier: Classifier, targeted: bool, draining: bool) -> list[Finished]:
     """Fills free seats, makes one dispatch and returns what has finished; `draining` allows fewer slots."""
     self._fit(draining)
     finished = self._exchange([row for row, seat in enumerate(self.seats) if seat is None])
     assert self.slots is not None
-    self.slots, idle = advance(self.program, classifier, self.slots)
+    self.slots, idle = advance(self.program, classifier, self.slots, targeted)
     self._flags.append((self._dispatch, idle))
     self._dispatch += 1
     self.slot_steps += self.size * self.program.steps
@@ -166,8 +165,7 @@ class Pool:
         incoming[device * width + place] = arriving
         self.seats[row] = arriving
         self._loaded[row] = self._dispatch
-    problems, filled = self._problems(incoming)
-    placed = jax.device_put((places.reshape(-1), problems, filled), row_sharding(self.program.mesh))
+    placed = jax.device_put((places.reshape(-1), self._arrivals(incoming)), row_sharding(self.program.mesh))
     assert self.slots is not None
     self.slots, taken = swap(self.program, self.slots, *placed)
     if not outgoing:
@@ -181,25 +179,37 @@ class Pool:
       for row, ticket in outgoing
     ]
 
-  def _problems(self, tickets: list[Ticket | None]) -> tuple[Problem, np.ndarray]:
-    """Rows for the devices; empty places repeat zeros and are marked unfilled."""
+  def _arrivals(self, tickets: list[Ticket | None]) -> Arrival:
+    """Rows for the devices; places without a ticket are zeros and not filled."""
     count = len(tickets)
     images = np.zeros((count, *self.image_shape), np.float32)
-    numbers = np.zeros((count, 3), np.int32)
+    label, target = np.zeros((2, count), np.int32)
     eps = np.zeros(count, np.float32)
-    parts = np.zeros((count, 3), np.int32)
+    key_data = np.zeros((count, 2), np.uint32)
+    filled = np.array([ticket is not None for ticket in tickets])
     for row, ticket in enumerate(tickets):
-      if ticket is None:
-        continue
-      item, case = ticket.item, ticket.case
-      stage = self.stages[item.stage]
-      images[row] = case.image
-      numbers[row] = (case.label, item.target, 1)
-      eps[row] = item.eps
-      parts[row] = (case.id, stage.number, stage.restart)
-    keys = item_keys(self.seed, *parts.T)
-    problem = Problem(images, numbers[:, 0], numbers[:, 1], eps, keys)  # type: ignore[arg-type]
-    return problem, numbers[:, 2].astype(bool)
+      if ticket is not None:
+        item, case = ticket.item, ticket.case
+        stage = self.stages[item.stage]
+        images[row], label[row], target[row], eps[row] = case.image, case.label, item.target, item.eps
+        key_data[row] = item_key_data(self.seed, case.id, stage.number, stage.restart)
+    return Arrival(images, label, target, eps, key_data, filled)  # type: ignore[arg-type]
+
+  def export_clock(self) -> dict[str, Any]:
+    """The dispatch counters, for a snapshot: flags not read yet included."""
+    return {
+      "dispatch": self._dispatch,
+      "loaded": list(self._loaded),
+      "flags": [[dispatch, np.asarray(idle).astype(int).tolist()] for dispatch, idle in self._flags],
+      "useful_steps": self.useful_steps,
+      "slot_steps": self.slot_steps,
+    }
+
+  def import_clock(self, saved: dict[str, Any]) -> None:
+    """Puts the counters back, after the slots."""
+    self._dispatch, self._loaded = saved["dispatch"], list(saved["loaded"])
+    self._flags = deque((dispatch, np.asarray(idle, bool)) for dispatch, idle in saved["flags"])
+    self.useful_steps, self.slot_steps = saved["useful_steps"], saved["slot_steps"]
 
   def export_slots(self) -> list[np.ndarray]:
     """The slots as plain arrays, for a snapshot."""

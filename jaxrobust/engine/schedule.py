@@ -58,7 +58,7 @@ class Stage:
   def number(self) -> int:
     """A number for keys that names the attack, not its place: the same attack draws the same noise
     whether it runs alone or inside a cascade."""
-    return zlib.crc32(f"{attack_id(self.attack)}/{self.rank}".encode()) & 0x7FFFFFFF
+    return zlib.crc32(f"{attack_id(self.attack)}/{self.rank}".encode()) & 0x3FFFFFFF
 
 
 @dataclass
@@ -151,6 +151,20 @@ class Cascade:
         return Item(index, case.target, case.eps)
       if rank <= len(case.ranking):
         return Item(index, int(case.ranking[rank - 1]), case.eps)
+    return None
+
+
+@dataclass(frozen=True)
+class CleanPass:
+  """No attack at all: every example ends with the clean pass."""
+
+  stages: tuple[Stage, ...] = ()
+  minimal: bool = False
+
+  def first(self, case: Case) -> Item | None:
+    return None
+
+  def follow(self, case: Case, item: Item, outcome: Outcome) -> Item | None:
     return None
 
 

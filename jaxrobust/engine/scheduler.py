@@ -18,7 +18,7 @@ import numpy as np
 
 from jaxrobust.attacks.registry import attack_name
 from jaxrobust.core.classifier import Classifier
-from jaxrobust.core.keys import CLEAN_STAGE, VERIFY_STAGE, item_keys
+from jaxrobust.core.keys import CLEAN_STAGE, VERIFY_STAGE, item_key_data
 from jaxrobust.core.threat import inside
 from jaxrobust.engine.judge import Case as JudgeCase
 from jaxrobust.engine.judge import Judgement, check_inside, judge
@@ -59,6 +59,7 @@ class Verdict(NamedTuple):
     stage: the stage that found it; -1 for the clean image or none.
     queries: forward passes the attacks spent on it. steps: attack steps.
     nan: points where logits or gradients were not finite. flat: points with a zero gradient.
+    disagreements: successes that an attack saw but the verification did not confirm.
   """
 
   position: int
@@ -72,6 +73,7 @@ class Verdict(NamedTuple):
   steps: int
   nan: int
   flat: int
+  disagreements: int
 
 
 @dataclasses.dataclass
@@ -84,7 +86,6 @@ class EngineStats:
   forwards: int = 0
   backwards: int = 0
   judged: int = 0
-  disagreements: int = 0
 
 
 class Engine:
@@ -122,6 +123,7 @@ class Engine:
     self.targeted = targeted
     self.samples = samples if classifier.randomised else 1
     self.sizes = self.options.sizes()
+    self.norm = getattr(schedule.stages[0].attack, "norm", "linf") if schedule.stages else "linf"
     self.stats = EngineStats()
     self.position = 0
     self.pools = self._make_pools()
@@ -134,7 +136,7 @@ class Engine:
     for stage in self.schedule.stages:
       if stage.attack not in pools:
         program = Program(
-          stage.attack, self.targeted, self.samples, options.steps_per_dispatch, options.devices
+          stage.attack, self.samples, options.steps_per_dispatch, options.devices
         )
         pools[stage.attack] = Pool(
           program, self.schedule.stages, self.sizes, options.lookahead, self.seed, self.source.image_shape
@@ -143,12 +145,13 @@ class Engine:
 
   def run(self) -> Iterator[Verdict]:
     """Yields each verdict as soon as it is verified; the order depends on outcomes only."""
-    while True:
-      yield from self._take_verdicts()
-      if not self.turn():
-        return
+    going = True
+    while going:
+      going = self.turn()
+      yield from self.collect()
 
-  def _take_verdicts(self) -> list[Verdict]:
+  def collect(self) -> list[Verdict]:
+    """The verdicts since the last call."""
     ready, self.verdicts = self.verdicts, []
     self.stats.examples += len(ready)
     return ready
@@ -172,7 +175,7 @@ class Engine:
       elif self.docket:
         self._verify()
       else:
-        return bool(self.verdicts)
+        return False
     return True
 
   def _read(self) -> None:
@@ -183,7 +186,7 @@ class Engine:
     rows = self.source.take(positions)
     clean = self._judge(rows.images, rows.images, rows, CLEAN_STAGE)
     for row, position in enumerate(positions):
-      case = self._open(int(position), rows, row)
+      case = self.open_case(int(position), rows, row)
       logits = clean.logits[row]
       case.ranking = rank_wrong_classes(logits, case.label)
       case.nan = int(clean.nan[row])
@@ -198,22 +201,23 @@ class Engine:
       else:
         self._enqueue(case, self.schedule.first(case))
 
-  def _open(self, position: int, rows: Examples, row: int) -> Case:
+  def open_case(self, position: int, rows: Examples, row: int) -> Case:
+    """A row of the source as a case that nothing is known of yet."""
     label, target = int(rows.labels[row]), int(rows.targets[row])
     image = np.asarray(rows.images[row], np.float32)
     return Case(position, int(rows.ids[row]), image, label, target, self.eps, False, np.zeros(0, np.int32))
 
   def _judge(self, images: np.ndarray, originals: np.ndarray, rows: Examples, stage: int) -> Judgement:
     count = len(rows.ids)
-    keys = item_keys(self.seed, rows.ids, [stage] * count, [0] * count)
-    cases = JudgeCase(images, originals, rows.labels.astype(np.int32), rows.targets.astype(np.int32), keys)  # type: ignore[arg-type]
+    labels, targets = (np.asarray(part, np.int32) for part in (rows.labels, rows.targets))
+    key_data = np.stack([item_key_data(self.seed, int(example), stage, 0) for example in rows.ids])
     self.stats.judged += count
     return judge(
       self.classifier,
-      cases,
+      self.targeted,
+      JudgeCase(images, originals, labels, targets, key_data),  # type: ignore[arg-type]
       smallest_fitting(self.sizes, count),
-      norm=getattr(self.schedule.stages[0].attack, "norm", "linf"),
-      targeted=self.targeted,
+      norm=self.norm,
       samples=self.samples,
       mesh=self.options.devices,
     )
@@ -226,7 +230,7 @@ class Engine:
 
   def _advance(self, pool: Pool, draining: bool) -> None:
     before = pool.useful_steps, pool.slot_steps
-    finished = pool.advance(self.classifier, draining)
+    finished = pool.advance(self.classifier, self.targeted, draining)
     useful = pool.useful_steps - before[0]
     cost = pool.program.cost
     self.stats.useful_steps += useful
@@ -263,11 +267,11 @@ class Engine:
     minimal = np.array([getattr(attack, "minimal", False) for attack in attacks])
     check_inside(rows.ids, verdict, eps, [attack_name(attack) for attack in attacks], claimed | success, minimal)
     disagree = claimed & ~success
-    self.stats.disagreements += int(disagree.sum())
     success &= inside(verdict.distance, eps)
     for row, finished in enumerate(docket):
       case = cases[row]
       case.nan += int(verdict.nan[row])
+      case.disagreements += int(disagree[row])
       distance = float(verdict.distance[row]) if success[row] else float("inf")
       if distance < case.distance:
         case.success, case.distance, case.best = True, distance, finished.image
@@ -281,7 +285,17 @@ class Engine:
     image = case.image if case.best is None else case.best
     self.verdicts.append(
       Verdict(
-        case.position, case.id, case.correct, case.success, case.distance, image, case.stage, case.queries, case.steps,
-        case.nan, case.flat,
+        case.position,
+        case.id,
+        case.correct,
+        case.success,
+        case.distance,
+        image,
+        case.stage,
+        case.queries,
+        case.steps,
+        case.nan,
+        case.flat,
+        case.disagreements,
       )
     )

@@ -16,12 +16,13 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
 from jaxrobust.attacks import norms
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.gradients import ImageLogits
-from jaxrobust.core.mesh import AXIS
+from jaxrobust.core.mesh import AXIS, row_sharding
 from jaxrobust.core.threat import inside
 from jaxrobust.core.types import Array, Attack, Cost, Problem
 from jaxrobust.engine.success import adversarial
@@ -64,14 +65,12 @@ class Program:
 
   Attributes:
     attack: the attack value.
-    targeted: whether success means the target class.
     samples: forward passes per evaluation of a randomised classifier (EOT).
     steps: K, steps per dispatch.
     mesh: the devices.
   """
 
   attack: Attack
-  targeted: bool
   samples: int
   steps: int
   mesh: Mesh
@@ -101,14 +100,16 @@ def _fresh_books() -> Books:
   return Books(~no, no, zero, zero, jnp.full((), jnp.inf, jnp.float32), zero, zero)
 
 
-def _advance_one(program: Program, classifier: Classifier, slot: Slots) -> Slots:
+def _advance_one(program: Program, classifier: Classifier, targeted: Array, slot: Slots) -> Slots:
   """One step of one slot."""
   attack, problem, books = program.attack, slot.problem, slot.books
-  # The attack owns problem.key; the model's own randomness is drawn from a stream beside it.
-  key = jax.random.fold_in(jax.random.fold_in(problem.key, 0x6D6F64), books.step)
+  key = problem.key
+  if classifier.randomised:
+    # The attack owns problem.key; the model's own randomness is drawn from a stream beside it.
+    key = jax.random.fold_in(jax.random.fold_in(key, 0x6D6F64), books.step)
   state, probe = attack.step(ImageLogits(classifier, key, program.samples), problem, slot.state)
   distance = norms.distance(program.norm, probe.image - problem.image)
-  hit = adversarial(probe.logits, problem.label, problem.target, program.targeted) & jnp.isfinite(distance)
+  hit = adversarial(probe.logits, problem.label, problem.target, targeted) & jnp.isfinite(distance)
   if program.strays:
     hit &= inside(distance, problem.eps)
   better = hit & (distance < books.distance) if program.minimal else hit & ~books.found
@@ -138,23 +139,45 @@ def _advance_one(program: Program, classifier: Classifier, slot: Slots) -> Slots
   return Slots(problem, *kept)
 
 
-def _local_advance(program: Program, classifier: Classifier, slots: Slots) -> Slots:
-  step = jax.vmap(functools.partial(_advance_one, program, classifier))
+def _local_advance(program: Program, classifier: Classifier, targeted: Array, slots: Slots) -> Slots:
+  step = jax.vmap(functools.partial(_advance_one, program, classifier, targeted))
   if program.steps == 1:
     return step(slots)
   return jax.lax.fori_loop(0, program.steps, lambda _, carry: step(carry), slots)
 
 
-def _local_swap(program: Program, slots: Slots, rows: Array, problems: Problem, filled: Array) -> tuple[Slots, Slots]:
-  """Takes `rows` out and puts `problems` in; a row beyond the slots is padding, an unfilled one stays empty."""
+class Arrival(NamedTuple):
+  """An item on its way into a slot; one row each.
+
+  Attributes:
+    image, label, target, eps: of the problem.
+    key_data: the words of its key.
+    filled: whether there is an item at all.
+  """
+
+  image: Array
+  label: Array
+  target: Array
+  eps: Array
+  key_data: Array
+  filled: Array
+
+
+def _seat_one(program: Program, arrival: Arrival) -> Slots:
+  key = jax.random.wrap_key_data(arrival.key_data)
+  problem = Problem(arrival.image, arrival.label, arrival.target, arrival.eps, key)
+  return Slots(problem, program.attack.init(problem), problem.image, _fresh_books()._replace(active=arrival.filled))
+
+
+def _local_swap(program: Program, slots: Slots, rows: Array, arrivals: Arrival) -> tuple[Slots, Slots]:
+  """Takes `rows` out and puts the arrivals in; a row beyond the slots is padding."""
   taken = jax.tree.map(lambda leaf: leaf.at[rows].get(mode="clip"), slots)
   if hasattr(program.attack, "last"):
     last = jax.vmap(program.attack.last)(taken.problem, taken.state)
     found = taken.books.found.reshape(-1, *[1] * (last.ndim - 1))
     taken = taken._replace(best=jnp.where(found, taken.best, last))
-  incoming = jax.vmap(lambda problem: Slots(problem, program.attack.init(problem), problem.image, _fresh_books()))(problems)
-  incoming = incoming._replace(books=incoming.books._replace(active=filled))
-  slots = jax.tree.map(lambda old, new: old.at[rows].set(new, mode="drop"), slots, incoming)
+  seated = jax.vmap(functools.partial(_seat_one, program))(arrivals)
+  slots = jax.tree.map(lambda old, new: old.at[rows].set(new, mode="drop"), slots, seated)
   return slots, taken._replace(state=None)
 
 
@@ -174,17 +197,17 @@ def _sharded(program: Program, function: Callable, sharded: tuple[bool, ...]) ->
 
 
 @functools.partial(jax.jit, static_argnums=0, donate_argnums=2)
-def advance(program: Program, classifier: Classifier, slots: Slots) -> tuple[Slots, Array]:
+def advance(program: Program, classifier: Classifier, slots: Slots, targeted: bool) -> tuple[Slots, Array]:
   """K steps of every active slot; the flags say which slots are idle and outlive the donated slots."""
-  slots = _sharded(program, functools.partial(_local_advance, program), (False, True))(classifier, slots)
+  local = _sharded(program, functools.partial(_local_advance, program), (False, False, True))
+  slots = local(classifier, targeted, slots)
   return slots, ~slots.books.active
 
 
 @functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
-def swap(program: Program, slots: Slots, rows: Array, problems: Problem, filled: Array) -> tuple[Slots, Slots]:
+def swap(program: Program, slots: Slots, rows: Array, arrivals: Arrival) -> tuple[Slots, Slots]:
   """Exchanges finished items for new ones; `rows` are local to each device."""
-  function = functools.partial(_local_swap, program)
-  return _sharded(program, function, (True, True, True, True))(slots, rows, problems, filled)
+  return _sharded(program, functools.partial(_local_swap, program), (True, True, True))(slots, rows, arrivals)
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -193,16 +216,19 @@ def compact(program: Program, slots: Slots, rows: Array) -> Slots:
   return _sharded(program, _local_compact, (True, True))(slots, rows)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def _empty(program: Program, size: int, image: Array, key: Array) -> Slots:
-  zero = jnp.zeros((), jnp.int32)
-  problem = Problem(image, zero, zero - 1, jnp.zeros((), jnp.float32), key)
-  books = _fresh_books()._replace(active=jnp.zeros((), bool))
-  slot = Slots(problem, program.attack.init(problem), image, books)
-  return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (size, *leaf.shape)), slot)
-
-
 def empty_slots(program: Program, size: int, image_shape: tuple[int, ...]) -> Slots:
-  """`size` slots with nothing in them, laid over the mesh."""
-  slots = _empty(program, size, jnp.zeros(image_shape, jnp.float32), jax.random.key(0))
-  return jax.device_put(slots, jax.sharding.NamedSharding(program.mesh, PartitionSpec(AXIS)))
+  """`size` slots with nothing in them, laid over the mesh; zeros, so nothing is compiled."""
+  number, flag = jax.ShapeDtypeStruct((size,), np.int32), jax.ShapeDtypeStruct((size,), bool)
+  image = jax.ShapeDtypeStruct((size, *image_shape), np.float32)
+  eps, words = jax.ShapeDtypeStruct((size,), np.float32), jax.ShapeDtypeStruct((size, 2), np.uint32)
+  arrivals = Arrival(image, number, number, eps, words, flag)  # type: ignore[arg-type]
+  shapes = jax.eval_shape(jax.vmap(functools.partial(_seat_one, program)), arrivals)
+  zeros = jax.tree.map(_zeros, shapes)
+  return jax.device_put(zeros, row_sharding(program.mesh))
+
+
+def _zeros(shape: jax.ShapeDtypeStruct) -> Any:
+  if jnp.issubdtype(shape.dtype, jax.dtypes.prng_key):
+    data = jax.eval_shape(jax.random.key_data, shape)
+    return jax.random.wrap_key_data(np.zeros(data.shape, data.dtype))
+  return np.zeros(shape.shape, shape.dtype)

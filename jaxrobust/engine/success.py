@@ -12,7 +12,7 @@ from jaxrobust.core.types import Array
 MARGIN_RTOL = 2e-6
 
 
-def adversarial(logits: Array, label: Array, target: Array, targeted: bool) -> Array:
+def adversarial(logits: Array, label: Array, target: Array, targeted: Array | bool) -> Array:
   """Whether one logit vector is a success.
 
   Untargeted: any class beats the label, even where a target steered the attack. Targeted: the target wins.
@@ -22,6 +22,6 @@ def adversarial(logits: Array, label: Array, target: Array, targeted: bool) -> A
   >>> bool(adversarial(z, 0, -1, False)), bool(adversarial(z, 1, -1, False)), bool(adversarial(z, 0, 2, True))
   (True, False, False)
   """
-  goal = target if targeted else jnp.full_like(target, -1)
+  goal = jnp.where(targeted, target, -1)
   beaten = margin(logits, label, goal) > MARGIN_RTOL * jnp.max(jnp.abs(logits))
   return beaten | ~jnp.all(jnp.isfinite(logits))

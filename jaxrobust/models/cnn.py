@@ -41,6 +41,10 @@ MODELS.register("cnn-a")(
 )
 MODELS.register("cnn-tiny")(
   ModelSpec(
-    functools.partial(CNN, features=(8, 16, 32), hidden=64), (32, 32, 3), description="three small convolutions, for tests"
+    functools.partial(CNN, features=(8, 16, 32), hidden=64),
+    (32, 32, 3),
+    (0.5, 0.5, 0.5),
+    (0.5, 0.5, 0.5),
+    "three small convolutions, for the embedded digits and for tests",
   )
 )

@@ -1,0 +1,75 @@
+"""One line of progress per task: images done, images per second, time left."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+# A log file gets a line at most this often; a terminal gets a moving bar.
+_LOG_SECONDS = 15.0
+
+
+class Meter(Protocol):
+  """Told how many examples are done."""
+
+  def __call__(self, done: int) -> None: ...
+
+
+def silent(done: int) -> None:
+  """Shows nothing."""
+  del done
+
+
+@contextmanager
+def show(title: str, total: int, done: int = 0, *, quiet: bool = False) -> Iterator[Meter]:
+  """A progress bar on a terminal, occasional lines elsewhere; on standard error, so that output stays clean."""
+  if quiet:
+    yield silent
+  elif sys.stderr.isatty():
+    with _bar() as bar:
+      task = bar.add_task(title, total=total, completed=done, rate="")
+      start, before = time.monotonic(), done
+
+      def update(now: int) -> None:
+        rate = (now - before) / max(time.monotonic() - start, 1e-9)
+        bar.update(task, completed=now, rate=f"{rate:.1f} images/s")
+
+      yield update
+  else:
+    yield _log(title, total, done)
+
+
+def _bar() -> Progress:
+  return Progress(
+    TextColumn("{task.description:<34}"),
+    BarColumn(),
+    MofNCompleteColumn(),
+    TextColumn("{task.fields[rate]}"),
+    TimeElapsedColumn(),
+    TextColumn("ETA"),
+    TimeRemainingColumn(),
+    console=Console(stderr=True),
+  )
+
+
+def _log(title: str, total: int, before: int) -> Meter:
+  start = time.monotonic()
+  last = start
+
+  def update(now: int) -> None:
+    nonlocal last
+    moment = time.monotonic()
+    if moment - last < _LOG_SECONDS and now < total:
+      return
+    last = moment
+    rate = (now - before) / max(moment - start, 1e-9)
+    left = (total - now) / rate if rate > 0 else float("inf")
+    print(f"{title}: {now}/{total}, {rate:.1f} images/s, ETA {left:.0f} s", file=sys.stderr, flush=True)
+
+  return update

@@ -1,0 +1,99 @@
+"""Suites: names for sets of evaluations. A suite expands to entries, an entry to one cell per model and data set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from jaxrobust.attacks.registry import attack_config, attack_id, make_attack
+from jaxrobust.core.errors import InputError
+from jaxrobust.core.registry import Registry
+from jaxrobust.core.threat import Budget
+from jaxrobust.engine.schedule import Cascade, CleanPass, Schedule, as_schedule
+
+
+@dataclass(frozen=True)
+class Entry:
+  """One evaluation: a schedule of attacks and its budget.
+
+  Attributes:
+    schedule: what each example goes through.
+    attack: its id, part of the cell's name ("none" for the clean accuracy).
+    eps: the budget; None for the clean pass and for minimal attacks.
+  """
+
+  schedule: Schedule
+  attack: str
+  eps: Budget | None
+
+  @property
+  def title(self) -> str:
+    """A short column header."""
+    return "clean" if self.attack == "none" else self.attack if self.eps is None else f"{self.attack}@{self.eps.text}"
+
+
+def clean_entry() -> Entry:
+  """Accuracy without any attack."""
+  return Entry(CleanPass(), "none", None)
+
+
+def attack_entry(name: str, eps: str | float | Budget | None = None, *, restarts: int = 1, **parameters: Any) -> Entry:
+  """An entry for a registered attack.
+
+  >>> attack_entry("pgd", "8/255", num_steps=20).title
+  'linf-pgd-20@8/255'
+  """
+  return entry_of(make_attack(name, **parameters), eps, restarts=restarts)
+
+
+def entry_of(attack: Any, eps: str | float | Budget | None = None, *, restarts: int = 1) -> Entry:
+  """An entry for any attack or cascade value."""
+  schedule = as_schedule(attack, restarts)
+  if eps is None and not schedule.minimal:
+    raise InputError(f"attack {schedule_id(schedule)!r} works within a budget: set eps, for example 8/255")
+  return Entry(schedule, schedule_id(schedule), None if eps is None else Budget.parse(eps))
+
+
+def schedule_id(schedule: Schedule) -> str:
+  """The id of a schedule: its own name if it has one, otherwise its attack's, with the number of restarts."""
+  if isinstance(schedule, Cascade) and schedule.name:
+    return f"{schedule.norm}-{schedule.name}"
+  restarts = f"x{len(schedule.stages)}" if len(schedule.stages) > 1 else ""
+  return attack_id(schedule.stages[0].attack) + restarts
+
+
+def schedule_config(schedule: Schedule) -> list[dict[str, Any]]:
+  """Everything about a schedule that decides verdicts, as plain JSON."""
+  return [
+    {"rank": stage.rank, "restart": stage.restart, **attack_config(stage.attack)} for stage in schedule.stages
+  ]
+
+
+SUITES: Registry[Callable[[str, Budget], list[Entry]]] = Registry("suite")
+
+
+@SUITES.register("basic")
+def basic(norm: str, eps: Budget) -> list[Entry]:
+  """Clean accuracy, FGSM and PGD-20."""
+  return [
+    clean_entry(),
+    attack_entry("fgsm", eps, norm=norm),
+    attack_entry("pgd", eps, norm=norm, num_steps=20),
+  ]
+
+
+@SUITES.register("clean")
+def clean(norm: str, eps: Budget) -> list[Entry]:
+  """Clean accuracy alone."""
+  del norm, eps
+  return [clean_entry()]
+
+
+def make_suite(name: str, norm: str = "linf", eps: str | float | Budget = "8/255") -> list[Entry]:
+  """The entries of a named suite.
+
+  >>> [entry.title for entry in make_suite("basic", eps="4/255")]
+  ['clean', 'linf-fgsm@4/255', 'linf-pgd-20@4/255']
+  """
+  return SUITES[name](norm, Budget.parse(eps))

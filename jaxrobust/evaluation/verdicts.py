@@ -1,0 +1,118 @@
+"""Verdicts of a cell as arrays, and what they add up to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from jaxrobust.core.threat import inside
+from jaxrobust.engine.scheduler import Verdict
+
+# An attack that often sees successes which the verification does not confirm is itself a finding.
+_DISAGREEMENT_LIMIT = 0.001
+
+
+class VerdictBook:
+  """Fills in per-example arrays as verdicts arrive, in any order.
+
+  Args:
+    count: number of examples.
+    minimal: whether the distances are kept (they mean nothing for attacks that stop inside a budget).
+    eps: the budget within which a success counts; None for no bound.
+  """
+
+  def __init__(self, count: int, minimal: bool, eps: float | None):
+    self.minimal = minimal
+    self.eps = np.inf if eps is None else eps
+    self.arrays: dict[str, np.ndarray] = {
+      "done": np.zeros(count, bool),
+      "correct": np.zeros(count, bool),
+      "robust": np.zeros(count, bool),
+      "nan": np.zeros(count, bool),
+      "disagree": np.zeros(count, bool),
+      "stage": np.full(count, -1, np.int32),
+      "queries": np.zeros(count, np.int32),
+      "flat": np.zeros(count, np.int32),
+    }
+    if minimal:
+      self.arrays["distance"] = np.full(count, np.inf, np.float32)
+
+  def record(self, verdicts: Iterable[Verdict]) -> int:
+    """Writes the verdicts down and says how many there were."""
+    count = 0
+    for verdict in verdicts:
+      row, arrays = verdict.position, self.arrays
+      success = verdict.success and bool(inside(verdict.distance, self.eps))
+      arrays["done"][row] = True
+      arrays["correct"][row] = verdict.correct
+      arrays["robust"][row] = verdict.correct and not success and not verdict.nan
+      arrays["nan"][row] = verdict.nan > 0
+      arrays["disagree"][row] = verdict.disagreements > 0
+      arrays["stage"][row] = verdict.stage
+      arrays["queries"][row] = verdict.queries
+      arrays["flat"][row] = verdict.flat
+      if self.minimal:
+        arrays["distance"][row] = verdict.distance
+      count += 1
+    return count
+
+  def examples(self) -> dict[str, np.ndarray]:
+    """The arrays that go into the cell."""
+    return {name: array for name, array in self.arrays.items() if name != "done"}
+
+
+def summarise(examples: dict[str, np.ndarray]) -> dict[str, Any]:
+  """Counts and fractions; a function of the arrays alone, so that merged shards summarise alike."""
+  count = len(examples["correct"])
+  correct, robust = int(examples["correct"].sum()), int(examples["robust"].sum())
+  summary: dict[str, Any] = {
+    "n": count,
+    "correct": correct,
+    "robust": robust,
+    "accuracy": correct / count,
+    "robust_accuracy": robust / count,
+    "nan": int(examples["nan"].sum()),
+    "disagree": int(examples["disagree"].sum()),
+    "queries": int(examples["queries"].sum()),
+  }
+  if "distance" in examples:
+    found = examples["distance"][examples["correct"] & np.isfinite(examples["distance"])]
+    summary["median_distance"] = float(np.median(found)) if len(found) else None
+  return summary
+
+
+def find_issues(examples: dict[str, np.ndarray]) -> list[dict[str, Any]]:
+  """Structured warnings: what a reader of the number must know."""
+  count = len(examples["correct"])
+  findings = []
+  if examples["nan"].any():
+    findings.append(
+      {
+        "kind": "nan",
+        "examples": int(examples["nan"].sum()),
+        "text": "logits or gradients were not finite; these examples do not count as robust",
+      }
+    )
+  disagree = int(examples["disagree"].sum())
+  if disagree > _DISAGREEMENT_LIMIT * count:
+    findings.append(
+      {
+        "kind": "disagreement",
+        "examples": disagree,
+        "text": "successes that the verification did not confirm; suspect precision or a randomised model",
+      }
+    )
+  attacked = examples["queries"] > 0
+  flat = int((examples["flat"] > 0).sum())
+  if flat:
+    findings.append(
+      {
+        "kind": "zero-gradient",
+        "examples": flat,
+        "fraction": flat / max(int(attacked.sum()), 1),
+        "text": "the input gradient was exactly zero somewhere; suspect gradient masking",
+      }
+    )
+  return findings

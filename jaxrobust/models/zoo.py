@@ -1,0 +1,108 @@
+"""Trained classifiers on disk: weights by orbax, and a metadata file that says what they are.
+
+Nothing in a checkpoint is executed: the architecture is looked up by name in our registry, the weights are
+arrays. A folder is complete once its metadata file exists, which is written last and atomically.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pathlib
+from typing import Any
+
+import flax
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+
+from jaxrobust.core.classifier import Classifier
+from jaxrobust.core.errors import CorruptFileError, InputError, StorageError
+from jaxrobust.models.registry import MODELS, make_model
+
+_METADATA = "classifier.json"
+_WEIGHTS = "weights"
+
+
+def fingerprint(classifier: Classifier) -> str:
+  """A short hash over every weight, name, shape and dtype: equal networks, equal fingerprints."""
+  digest = hashlib.sha256(f"{classifier.num_classes} {classifier.randomised}".encode())
+  for path, leaf in jax.tree_util.tree_leaves_with_path(classifier.variables):
+    array = np.ascontiguousarray(leaf)
+    digest.update(f"{jax.tree_util.keystr(path)} {array.shape} {array.dtype}".encode())
+    digest.update(array.tobytes())
+  return digest.hexdigest()[:16]
+
+
+def save_classifier(
+  folder: str | os.PathLike,
+  arch: str,
+  variables: Any,
+  *,
+  num_classes: int,
+  mean: tuple[float, ...] | float = 0.0,
+  std: tuple[float, ...] | float = 1.0,
+  options: dict[str, Any] | None = None,
+  notes: dict[str, Any] | None = None,
+) -> pathlib.Path:
+  """Writes weights and metadata; `notes` (how it was trained) are kept and shown, never interpreted."""
+  path = pathlib.Path(folder).absolute()
+  metadata = {
+    "arch": arch,
+    "num_classes": num_classes,
+    "mean": mean,
+    "std": std,
+    "options": options or {},
+    "notes": notes or {},
+  }
+  try:
+    path.mkdir(parents=True, exist_ok=True)
+    with ocp.StandardCheckpointer() as checkpointer:
+      checkpointer.save(path / _WEIGHTS, jax.device_get(variables), force=True)
+      checkpointer.wait_until_finished()
+    temporary = path / f".{_METADATA}.tmp"
+    temporary.write_text(json.dumps(metadata, indent=2, sort_keys=True) + "\n")
+    os.replace(temporary, path / _METADATA)
+  except OSError as error:
+    raise StorageError(f"cannot write the classifier to {path}: {error.strerror or error}") from None
+  return path
+
+
+def read_metadata(folder: str | os.PathLike) -> dict[str, Any] | None:
+  """The metadata of a classifier folder; None where there is no finished classifier."""
+  path = pathlib.Path(folder) / _METADATA
+  try:
+    metadata = json.loads(path.read_text())
+    # Missing entries are damage, not defaults.
+    return {key: metadata[key] for key in ("arch", "num_classes", "mean", "std", "options", "notes")}
+  except FileNotFoundError:
+    return None
+  except (OSError, ValueError, KeyError, TypeError) as error:
+    raise CorruptFileError(f"{path} is not a classifier's metadata: {error!r}") from None
+
+
+def load_classifier(path: str | os.PathLike) -> Classifier:
+  """A classifier from a folder that `save_classifier` wrote."""
+  folder = pathlib.Path(path).absolute()
+  metadata = read_metadata(folder)
+  if metadata is None:
+    if not folder.exists():
+      raise InputError(f"no classifier at {path}: the folder does not exist")
+    raise InputError(f"no classifier at {path}: {_METADATA} is missing (was the training finished?)")
+  module = make_model(metadata["arch"], metadata["num_classes"], **metadata["options"])
+  shape = MODELS[metadata["arch"]].input_size
+  image = jax.ShapeDtypeStruct((1, *shape), np.float32)
+  abstract = jax.eval_shape(lambda x: module.init(jax.random.key(0), x), image)
+  # Restoring onto this process's first device works whatever the machine the weights were saved on.
+  here = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+  target = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=here), abstract)
+  try:
+    with ocp.StandardCheckpointer() as checkpointer:
+      variables = checkpointer.restore(folder / _WEIGHTS, target)
+  except (OSError, ValueError, KeyError) as error:
+    reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    raise CorruptFileError(f"the weights in {path} cannot be read: {reason}") from None
+  return Classifier.from_module(
+    module, flax.core.unfreeze(variables), mean=metadata["mean"], std=metadata["std"], input_shape=shape
+  )
