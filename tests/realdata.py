@@ -13,10 +13,9 @@ import pathlib
 import numpy as np
 import pytest
 
+from jaxrobust.bench.workloads import load_cifar_network
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.models.cnn import CNN
-from jaxrobust.models.registry import MODELS, make_model
-from jaxrobust.models.torch_weights import from_torch
 
 _BESIDE = pathlib.Path(__file__).resolve().parents[2] / "shared" / "data"
 ROOT = pathlib.Path(os.environ.get("JAXROBUST_DATA", _BESIDE))
@@ -24,8 +23,6 @@ ROOT = pathlib.Path(os.environ.get("JAXROBUST_DATA", _BESIDE))
 needs_data = pytest.mark.skipif(
   not (ROOT / "README.md").exists(), reason="real data not found; set JAXROBUST_DATA to its folder"
 )
-
-CNN_A_NAMES = {"conv1": "0", "conv2": "2", "fc1": "5", "fc2": "7"}
 
 
 def cifar10_test(n: int = 10_000) -> tuple[np.ndarray, np.ndarray]:
@@ -37,12 +34,7 @@ def cifar10_test(n: int = 10_000) -> tuple[np.ndarray, np.ndarray]:
 @functools.cache
 def cifar10_network(name: str) -> Classifier:
   """`resnet20`, `resnet56`, `cnn_a_adv` or `cnn_a_adv4` with its real weights."""
-  with np.load(ROOT / "weights" / f"cifar10_{name}.npz") as data:
-    state = dict(data)
-  arch, rename = ("cnn-a", CNN_A_NAMES) if name.startswith("cnn_a") else (name, None)
-  spec, module = MODELS[arch], make_model(arch)
-  variables = from_torch(module, state, spec.input_size, rename)
-  return Classifier.from_module(module, variables, mean=spec.mean, std=spec.std, input_shape=spec.input_size)
+  return load_cifar_network(ROOT, name)
 
 
 @functools.cache

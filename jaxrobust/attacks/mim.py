@@ -11,7 +11,7 @@ libraries make the result depend on the batch.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import jax.numpy as jnp
 
@@ -62,7 +62,7 @@ class MIM:
   def step(self, logits_fn: LogitsFn, problem: Problem, state: MIMState) -> tuple[MIMState, Probe]:
     look = loss_and_grad(logits_fn, losses.bind(self.loss, problem), state.image)
     momentum = self.decay * state.momentum + norms.normalise("l1", look.grad)
-    move = norms.steepest(self.norm, momentum, self.step_size * problem.eps, state.image)
+    move = norms.steepest(self.norm, momentum, cast(float, self.step_size) * problem.eps, state.image)
     image = norms.project(self.norm, state.image + move, problem.image, problem.eps)
     return MIMState(image, momentum), look.probe
 

@@ -76,7 +76,7 @@ def _project_l1_box(image: Array, centre: Array, eps: Array) -> Array:
   magnitude = jnp.abs(delta)
   room = jnp.where(delta > 0, 1.0 - centre, centre)
 
-  def size(lam: Array) -> Array:
+  def size(lam: Array | float) -> Array:
     return jnp.clip(magnitude - lam, 0.0, room)
 
   low, high = _bisect(lambda lam: jnp.sum(size(lam)) > eps, jnp.zeros(()), jnp.max(magnitude))
@@ -124,9 +124,7 @@ def steepest(norm: str, grad: Array, length: Array, image: Array) -> Array:
 def _steepest_l1(grad: Array, length: Array, image: Array) -> Array:
   magnitude = jnp.abs(normalise("linf", grad))
   room = jnp.where(grad > 0, 1.0 - image, image) * (grad != 0)
-  low, high = _bisect(
-    lambda tau: jnp.sum(jnp.where(magnitude > tau, room, 0.0)) > length, jnp.zeros(()), jnp.ones(())
-  )
+  low, high = _bisect(lambda tau: jnp.sum(jnp.where(magnitude > tau, room, 0.0)) > length, jnp.zeros(()), jnp.ones(()))
   everything = jnp.sum(room) <= length
   full = jnp.where(everything, room, jnp.where(magnitude > high, room, 0.0))
   # What is left of the length goes to the coordinates at the threshold: one, but for ties.

@@ -17,7 +17,7 @@ moves along g/|g|_1 and rescales; ours is the stronger attack.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from jaxrobust.attacks import losses, norms
 from jaxrobust.attacks.registry import ATTACKS, check_steps
@@ -61,7 +61,7 @@ class PGD:
 
   def step(self, logits_fn: LogitsFn, problem: Problem, state: PGDState) -> tuple[PGDState, Probe]:
     look = loss_and_grad(logits_fn, losses.bind(self.loss, problem), state.image)
-    move = norms.steepest(self.norm, look.grad, self.step_size * problem.eps, state.image)
+    move = norms.steepest(self.norm, look.grad, cast(float, self.step_size) * problem.eps, state.image)
     return PGDState(norms.project(self.norm, state.image + move, problem.image, problem.eps)), look.probe
 
   def last(self, problem: Problem, state: PGDState) -> Array:

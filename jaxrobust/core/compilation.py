@@ -32,7 +32,7 @@ def enable_compilation_cache(folder: str | os.PathLike | None = None) -> pathlib
   A folder already set for JAX ($JAX_COMPILATION_CACHE_DIR) is respected. JAX's own threshold of one second
   would leave most of our step programs out.
   """
-  set_by_user = jax.config.jax_compilation_cache_dir
+  set_by_user = getattr(jax.config, "jax_compilation_cache_dir", None)
   path = pathlib.Path(folder or set_by_user or default_cache_dir())
   try:
     path.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -78,8 +78,8 @@ def count_compilations() -> Iterator[CompileCount]:
     if active and event == _HITS:
       count.cache_hits += 1
 
-  def on_duration(event: str, duration: float, **_: object) -> None:
-    del duration
+  def on_duration(event: str, duration_secs: float, **_: object) -> None:
+    del duration_secs
     if active and event == _COMPILED:
       count.programs += 1
 

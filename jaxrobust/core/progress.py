@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -15,10 +14,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 _LOG_SECONDS = 15.0
 
 
-class Meter(Protocol):
-  """Told how many examples are done."""
-
-  def __call__(self, done: int) -> None: ...
+Meter = Callable[[int], None]
+"""Told how many examples are done."""
 
 
 def silent(done: int) -> None:
@@ -60,14 +57,14 @@ def _bar() -> Progress:
 
 def _log(title: str, total: int, before: int) -> Meter:
   start = time.monotonic()
-  last = start
+  last, shown = start, before
 
   def update(now: int) -> None:
-    nonlocal last
+    nonlocal last, shown
     moment = time.monotonic()
-    if moment - last < _LOG_SECONDS and now < total:
+    if now == shown or (moment - last < _LOG_SECONDS and now < total):
       return
-    last = moment
+    last, shown = moment, now
     rate = (now - before) / max(moment - start, 1e-9)
     left = (total - now) / rate if rate > 0 else float("inf")
     print(f"{title}: {now}/{total}, {rate:.1f} images/s, ETA {left:.0f} s", file=sys.stderr, flush=True)

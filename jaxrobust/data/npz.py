@@ -61,9 +61,7 @@ def _read(path: Path) -> dict[str, np.ndarray]:
     raise StorageError(f"cannot read {path}: {error.strerror or error}") from None
 
 
-def _first(
-  entries: dict[str, np.ndarray], names: tuple[str, ...], what: str, path: str | Path
-) -> np.ndarray:
+def _first(entries: dict[str, np.ndarray], names: tuple[str, ...], what: str, path: str | Path) -> np.ndarray:
   for name in names:
     if name in entries:
       return entries[name]

@@ -35,6 +35,8 @@ class DataSource(Protocol):
 
   def fingerprint(self) -> str: ...
 
+  def subset(self, n: int) -> DataSource: ...
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ArraySource:

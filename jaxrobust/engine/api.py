@@ -52,7 +52,7 @@ class ArraySource(NamedTuple):
 
   @property
   def image_shape(self) -> tuple[int, int, int]:
-    return tuple(self.images.shape[1:])  # type: ignore[return-value]
+    return tuple(self.images.shape[1:])
 
   def __len__(self) -> int:
     return self.images.shape[0]

@@ -7,7 +7,7 @@ robust by one and the same computation.
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -35,11 +35,11 @@ class Judgement(NamedTuple):
     in_box: whether every pixel is finite and in [0, 1].
   """
 
-  logits: np.ndarray
-  adversarial: np.ndarray
-  nan: np.ndarray
-  distance: np.ndarray
-  in_box: np.ndarray
+  logits: Any
+  adversarial: Any
+  nan: Any
+  distance: Any
+  in_box: Any
 
 
 class Case(NamedTuple):
@@ -52,7 +52,7 @@ class Case(NamedTuple):
   key_data: Array
 
 
-def _judge_one(classifier: Classifier, targeted: Array, case: Case, norm: str, samples: int) -> Judgement:
+def _judge_one(classifier: Classifier, targeted: Array | bool, case: Case, norm: str, samples: int) -> Judgement:
   logits = ImageLogits(classifier, jax.random.wrap_key_data(case.key_data), samples)(case.image)
   return Judgement(
     logits,
@@ -64,9 +64,7 @@ def _judge_one(classifier: Classifier, targeted: Array, case: Case, norm: str, s
 
 
 @functools.partial(jax.jit, static_argnames=("norm", "samples", "mesh"))
-def _judge(
-  classifier: Classifier, targeted: bool, cases: Case, *, norm: str, samples: int, mesh: Mesh
-) -> Judgement:
+def _judge(classifier: Classifier, targeted: bool, cases: Case, *, norm: str, samples: int, mesh: Mesh) -> Judgement:
   one = functools.partial(_judge_one, norm=norm, samples=samples)
   rows = jax.vmap(one, in_axes=(None, None, 0))
   specs = (PartitionSpec(), PartitionSpec(), PartitionSpec(AXIS))

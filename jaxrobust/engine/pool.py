@@ -223,7 +223,7 @@ class Pool:
     if len(old) != len(leaves):
       raise ValueError("the snapshot has another state")
     new = [
-      jax.random.wrap_key_data(leaf) if jnp.issubdtype(was.dtype, jax.dtypes.prng_key) else leaf
+      jax.random.wrap_key_data(jnp.asarray(leaf)) if jnp.issubdtype(was.dtype, jax.dtypes.prng_key) else leaf
       for was, leaf in zip(old, leaves, strict=True)
     ]
     placed = jax.device_put(jax.tree.unflatten(tree, new), row_sharding(self.program.mesh))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, cast
 
 import numpy as np
 
@@ -180,8 +180,8 @@ def rank_wrong_classes(logits: np.ndarray, label: int) -> np.ndarray:
 
 def as_schedule(attack: Attack | Schedule, restarts: int = 1) -> Schedule:
   """A single attack as a cascade of its restarts; schedules pass through."""
-  if hasattr(attack, "stages"):
-    if restarts != 1:
-      raise InputError("a cascade sets its own restarts; pass restarts only with a single attack")
-    return attack  # type: ignore[return-value]
-  return Cascade.restarts(attack, restarts)  # type: ignore[arg-type]
+  if not hasattr(attack, "stages"):
+    return Cascade.restarts(cast(Attack, attack), restarts)
+  if restarts != 1:
+    raise InputError("a cascade sets its own restarts; pass restarts only with a single attack")
+  return cast(Schedule, attack)

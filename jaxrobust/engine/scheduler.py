@@ -20,11 +20,12 @@ from jaxrobust.attacks.registry import attack_name
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.keys import CLEAN_STAGE, VERIFY_STAGE, item_key_data
 from jaxrobust.core.threat import inside
+from jaxrobust.core.types import Attack
 from jaxrobust.engine.judge import Case as JudgeCase
 from jaxrobust.engine.judge import Judgement, check_inside, judge
 from jaxrobust.engine.options import EngineOptions, smallest_fitting
 from jaxrobust.engine.pool import Finished, Pool, Ticket
-from jaxrobust.engine.schedule import Case, Outcome, Schedule, rank_wrong_classes
+from jaxrobust.engine.schedule import Case, Item, Outcome, Schedule, rank_wrong_classes
 from jaxrobust.engine.slots import Program
 
 
@@ -40,7 +41,8 @@ class Examples(NamedTuple):
 class Source(Protocol):
   """Where examples come from; rows are read by position, a few at a time."""
 
-  image_shape: tuple[int, int, int]
+  @property
+  def image_shape(self) -> tuple[int, int, int]: ...
 
   def __len__(self) -> int: ...
 
@@ -130,14 +132,12 @@ class Engine:
     self.docket: list[Finished] = []
     self.verdicts: list[Verdict] = []
 
-  def _make_pools(self) -> dict:
-    pools: dict = {}
+  def _make_pools(self) -> dict[Attack, Pool]:
+    pools: dict[Attack, Pool] = {}
     options = self.options
     for stage in self.schedule.stages:
       if stage.attack not in pools:
-        program = Program(
-          stage.attack, self.samples, options.steps_per_dispatch, options.devices
-        )
+        program = Program(stage.attack, self.samples, options.steps_per_dispatch, options.devices)
         pools[stage.attack] = Pool(
           program, self.schedule.stages, self.sizes, options.lookahead, self.seed, self.source.image_shape
         )
@@ -222,11 +222,11 @@ class Engine:
       mesh=self.options.devices,
     )
 
-  def _enqueue(self, case: Case, item: object) -> None:
+  def _enqueue(self, case: Case, item: Item | None) -> None:
     if item is None:
       self._close(case)
     else:
-      self.pools[self.schedule.stages[item.stage].attack].queue.append(Ticket(item, case))  # type: ignore[attr-defined]
+      self.pools[self.schedule.stages[item.stage].attack].queue.append(Ticket(item, case))
 
   def _advance(self, pool: Pool, draining: bool) -> None:
     before = pool.useful_steps, pool.slot_steps

@@ -133,9 +133,7 @@ def _advance_one(program: Program, classifier: Classifier, targeted: Array, slot
     flat=books.flat + jnp.asarray(probe.flat),
   )
   updated = (state, jnp.where(better, probe.image, slot.best), new_books)
-  kept = jax.tree.map(
-    lambda new, old: jnp.where(books.active, new, old), updated, (slot.state, slot.best, books)
-  )
+  kept = jax.tree.map(lambda new, old: jnp.where(books.active, new, old), updated, (slot.state, slot.best, books))
   return Slots(problem, *kept)
 
 
@@ -191,9 +189,7 @@ def _local_compact(slots: Slots, rows: Array) -> Slots:
 def _sharded(program: Program, function: Callable, sharded: tuple[bool, ...]) -> Callable:
   """`function` on each device's own rows; arguments not sharded are replicated."""
   specs = tuple(PartitionSpec(AXIS) if is_sharded else PartitionSpec() for is_sharded in sharded)
-  return jax.shard_map(
-    function, mesh=program.mesh, in_specs=specs, out_specs=PartitionSpec(AXIS), check_vma=False
-  )
+  return jax.shard_map(function, mesh=program.mesh, in_specs=specs, out_specs=PartitionSpec(AXIS), check_vma=False)
 
 
 @functools.partial(jax.jit, static_argnums=0, donate_argnums=2)
@@ -230,5 +226,5 @@ def empty_slots(program: Program, size: int, image_shape: tuple[int, ...]) -> Sl
 def _zeros(shape: jax.ShapeDtypeStruct) -> Any:
   if jnp.issubdtype(shape.dtype, jax.dtypes.prng_key):
     data = jax.eval_shape(jax.random.key_data, shape)
-    return jax.random.wrap_key_data(np.zeros(data.shape, data.dtype))
+    return jax.random.wrap_key_data(jnp.asarray(np.zeros(data.shape, data.dtype)))
   return np.zeros(shape.shape, shape.dtype)

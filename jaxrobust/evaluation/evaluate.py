@@ -38,9 +38,7 @@ class Report:
 
   def accuracies(self) -> dict[str, float]:
     """Clean accuracy under "clean", robust accuracy under each attack's id."""
-    return {
-      title: result.summary["robust_accuracy"] for title, result in zip(self.titles, self.results, strict=True)
-    }
+    return {title: result.summary["robust_accuracy"] for title, result in zip(self.titles, self.results, strict=True)}
 
 
 def as_source(data: str | DataSource | tuple[np.ndarray, np.ndarray], num_classes: int) -> DataSource:
@@ -94,17 +92,16 @@ def evaluate(
     name = name or Path(classifier).name
     classifier = load_classifier(classifier)
   source = as_source(data, classifier.num_classes)
-  count = len(source) if n is None else n
   if n is not None:
-    source.subset(n)  # Refuses more than there is.
+    source = source.subset(n)
   entries = make_suite(suite, norm, eps) if isinstance(suite, str) else list(suite)
   if options is None:
     options = RunOptions(engine=EngineOptions.for_platform(batch_size), seed=seed)
   if out is None:
     with tempfile.TemporaryDirectory() as folder:
-      return _run(classifier, name or "model", source, entries, count, folder, options)
+      return _run(classifier, name or "model", source, entries, folder, options)
   check_writable(out)
-  return _run(classifier, name or "model", source, entries, count, out, options)
+  return _run(classifier, name or "model", source, entries, out, options)
 
 
 def _run(
@@ -112,9 +109,8 @@ def _run(
   name: str,
   source: DataSource,
   entries: Sequence[Entry],
-  count: int,
   root: str | Path,
   options: RunOptions,
 ) -> Report:
-  results = [run_job(make_job(classifier, name, source, entry, count, root, options)) for entry in entries]
+  results = [run_job(make_job(classifier, name, source, entry, root, options)) for entry in entries]
   return Report(name, tuple(entry.title for entry in entries), tuple(results))

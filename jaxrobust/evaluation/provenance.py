@@ -13,7 +13,7 @@ _PACKAGES = ("jaxrobust", "jax", "jaxlib", "flax", "optax", "numpy")
 
 def provenance(precision: str) -> dict[str, Any]:
   """Versions, platform and precision."""
-  versions = {}
+  versions: dict[str, str | None] = {}
   for package in _PACKAGES:
     try:
       versions[package] = metadata.version(package)

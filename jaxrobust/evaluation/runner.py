@@ -97,11 +97,11 @@ class Job:
 
 
 def make_job(
-  classifier: Classifier, model: str, data: DataSource, entry: Entry, n: int, root: str | Path, options: RunOptions
+  classifier: Classifier, model: str, data: DataSource, entry: Entry, root: str | Path, options: RunOptions
 ) -> Job:
   """The cell of an entry, and the configuration that decides its verdicts."""
   eps = None if entry.eps is None else entry.eps.text
-  cell = Cell(model=model, data=data.name, attack=entry.attack, eps=eps, n=n, seed=options.seed)
+  cell = Cell(model=model, data=data.name, attack=entry.attack, eps=eps, n=len(data), seed=options.seed)
   config = {
     "attack": schedule_config(entry.schedule),
     "model_fingerprint": fingerprint(classifier),
@@ -146,7 +146,7 @@ def _compute(job: Job, path: Path) -> tuple[Result, dict[str, Any]]:
   options, schedule = job.options, job.entry.schedule
   positions = np.arange(options.process, job.cell.n, options.processes)
   image_shape = tuple(job.data.take(np.zeros(1, int))[0].shape[1:])
-  check_logits(job.classifier, image_shape)  # type: ignore[arg-type]
+  check_logits(job.classifier, image_shape)
   eps = None if job.entry.eps is None else job.entry.eps.value
   book = VerdictBook(len(positions), schedule.minimal, eps)
   start = time.monotonic()
@@ -154,7 +154,7 @@ def _compute(job: Job, path: Path) -> tuple[Result, dict[str, Any]]:
     engine = Engine(
       job.classifier,
       schedule,
-      ShareSource(job.data, positions, image_shape),  # type: ignore[arg-type]
+      ShareSource(job.data, positions, image_shape),
       # A minimal attack searches without bound; the budget only decides what counts.
       eps=np.inf if eps is None or schedule.minimal else eps,
       seed=options.seed,

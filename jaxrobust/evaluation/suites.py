@@ -65,9 +65,7 @@ def schedule_id(schedule: Schedule) -> str:
 
 def schedule_config(schedule: Schedule) -> list[dict[str, Any]]:
   """Everything about a schedule that decides verdicts, as plain JSON."""
-  return [
-    {"rank": stage.rank, "restart": stage.restart, **attack_config(stage.attack)} for stage in schedule.stages
-  ]
+  return [{"rank": stage.rank, "restart": stage.restart, **attack_config(stage.attack)} for stage in schedule.stages]
 
 
 SUITES: Registry[Callable[[str, Budget], list[Entry]]] = Registry("suite")

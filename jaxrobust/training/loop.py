@@ -7,7 +7,7 @@ same network.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import optax
 from jaxrobust.attacks.registry import make_attack
 from jaxrobust.core.errors import CellMismatchError, InputError
 from jaxrobust.core.progress import Meter, show
+from jaxrobust.core.registry import unknown_name
 from jaxrobust.core.threat import Budget
 from jaxrobust.data.registry import load_data
 from jaxrobust.models.registry import MODELS, make_model
@@ -48,6 +49,16 @@ class TrainConfig:
   eps: str = "8/255"
   warmup_epochs: int = 5
   seed: int = 0
+
+
+def make_train_config(options: dict[str, Any]) -> TrainConfig:
+  """A config from plain options; unknown ones are refused with the nearest known names."""
+  known = [field.name for field in fields(TrainConfig)]
+  for key in options:
+    if key not in known:
+      raise unknown_name("training option", key, known)
+  parameters = tuple(sorted(dict(options.get("attack_options", {})).items()))
+  return TrainConfig(**{**options, "attack_options": parameters})
 
 
 def train(config: TrainConfig, out: str | Path, *, title: str = "train", quiet: bool = False) -> Path:

@@ -84,9 +84,7 @@ def train_step(
 ) -> tuple[TrainState, dict[str, Array]]:
   """One update; metrics as (sum, count) pairs' sums over the batch."""
   if recipe.attack is not None:
-    classifier = Classifier.from_module(
-      recipe.module, variables_of(state), mean=recipe.mean, std=recipe.std
-    )
+    classifier = Classifier.from_module(recipe.module, variables_of(state), mean=recipe.mean, std=recipe.std)
     grown = jnp.minimum((state.step + 1) / (recipe.warmup + 1), 1.0).astype(jnp.float32)
     images = craft(recipe.attack, classifier, images, labels, recipe.eps * grown, key)
   normalised = (images - jnp.asarray(recipe.mean)) / jnp.asarray(recipe.std)

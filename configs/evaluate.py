@@ -1,0 +1,10 @@
+"""Evaluates a classifier; the argument is the suite.
+
+jaxrobust evaluate --config configs/evaluate.py:basic --model runs/local/models/pgd-at
+"""
+
+from ml_collections import ConfigDict
+
+
+def get_config(arg: str | None = "basic") -> ConfigDict:
+  return ConfigDict({"suite": arg, "data": "digits32", "norm": "linf", "eps": "8/255", "out": "results"})

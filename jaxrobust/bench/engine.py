@@ -1,0 +1,101 @@
+"""Slots against fixed batches: the same attack, the same keys, the same verdicts, in one run."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxrobust.attacks.pgd import PGD, PGDState
+from jaxrobust.bench.bare import BareCost, bare_cost
+from jaxrobust.bench.rows import Row, alternate
+from jaxrobust.bench.workloads import Workload, workload
+from jaxrobust.core.classifier import Classifier
+from jaxrobust.core.gradients import ImageLogits
+from jaxrobust.core.keys import item_key_data
+from jaxrobust.core.threat import Budget
+from jaxrobust.core.types import Array, Problem
+from jaxrobust.engine.api import AttackResult, attack_images
+from jaxrobust.engine.schedule import Stage
+from jaxrobust.engine.success import adversarial
+
+ATTACK = PGD(num_steps=20)
+SLOTS = 64
+
+
+@jax.jit
+def _start(problems: Problem) -> PGDState:
+  return jax.vmap(ATTACK.init)(problems)
+
+
+@jax.jit
+def _step(classifier: Classifier, problems: Problem, states: PGDState, found: Array) -> tuple[PGDState, Array]:
+  def one(problem: Problem, state: PGDState) -> tuple[PGDState, Array]:
+    state, probe = ATTACK.step(ImageLogits(classifier, problem.key), problem, state)
+    return state, adversarial(probe.logits, problem.label, problem.target, False)
+
+  states, hit = jax.vmap(one)(problems, states)
+  return states, found | hit
+
+
+@jax.jit
+def _look(classifier: Classifier, problems: Problem, images: Array) -> Array:
+  return jax.vmap(lambda z, p: adversarial(z, p.label, p.target, False))(classifier(images), problems)
+
+
+def fixed_batches(work: Workload, eps: float, batch: int = 128) -> np.ndarray:
+  """What other libraries do: every image of a batch goes through every step."""
+  stage = Stage(ATTACK).number
+  robust = []
+  for start in range(0, len(work.images), batch):
+    rows = np.minimum(np.arange(start, start + batch), len(work.images) - 1)
+    words = np.stack([item_key_data(0, int(row), stage, 0) for row in rows])
+    keys = jax.random.wrap_key_data(jnp.asarray(words))
+    target, budget = jnp.full(batch, -1), jnp.full(batch, eps, jnp.float32)
+    problems = Problem(jnp.asarray(work.images[rows]), jnp.asarray(work.labels[rows]), target, budget, keys)
+    found = _look(work.classifier, problems, problems.image)
+    states = _start(problems)
+    for _ in range(ATTACK.num_steps):
+      states, found = _step(work.classifier, problems, states, found)
+    found |= _look(work.classifier, problems, states.image)
+    robust.append(~np.asarray(found))
+  return np.concatenate(robust)[: len(work.images)]
+
+
+def run(n: int = 512, repeats: int = 2) -> list[Row]:
+  """PGD-20 where nearly everything breaks (8/255) and where half survives (0.5/255)."""
+  work = workload("resnet20", n)
+  bare = bare_cost(work)
+  rows = [row for eps in ("8/255", "0.5/255") for row in _compare(work, bare, eps, repeats)]
+  return [
+    Row(f"{work.name}, bare forward", 1 / bare.forward, "images/s"),
+    Row(f"{work.name}, bare gradient", 1 / bare.gradient, "images/s"),
+    *rows,
+  ]
+
+
+def _compare(work: Workload, bare: BareCost, eps: str, repeats: int) -> list[Row]:
+  def slots() -> AttackResult:
+    return attack_images(ATTACK, work.classifier, work.images, work.labels, eps=eps, batch_size=SLOTS)
+
+  contestants = {"slots": slots, "fixed": lambda: fixed_batches(work, Budget.parse(eps).value)}
+  alternate(contestants, 1)  # Compiles.
+  times, results = alternate(contestants, repeats)
+  result, count = results["slots"], len(work.images)
+  equal = float(np.mean(result.robust == results["fixed"]))
+  stats = result.stats
+  name = f"{work.name}, linf-pgd-20@{eps}"
+  return [
+    Row(
+      name,
+      count / times["slots"],
+      "images/s",
+      "fixed batches",
+      None,
+      times["fixed"] / times["slots"],
+      bare.needed(stats) / times["slots"],
+      stats.useful_steps / stats.slot_steps,
+    ),
+    Row(f"{name}, equal flags", equal, "fraction", "fixed batches"),
+    Row(f"{name}, robust accuracy", float(result.robust.mean()), "fraction"),
+  ]

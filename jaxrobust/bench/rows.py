@@ -1,0 +1,58 @@
+"""What every bench prints: one row per measurement, and the clock they are taken with."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import jax
+
+
+@dataclass(frozen=True)
+class Row:
+  """One measurement.
+
+  Attributes:
+    name: what was measured.
+    value, unit: our own figure.
+    peer, peer_version: what it is compared with.
+    ratio: how many times faster than the peer, measured in the same run.
+    efficiency: time of the bare model evaluations that the algorithm needs, over the time it took.
+    useful: fraction of the evaluated slots that worked on an undecided example.
+  """
+
+  name: str
+  value: float
+  unit: str
+  peer: str | None = None
+  peer_version: str | None = None
+  ratio: float | None = None
+  efficiency: float | None = None
+  useful: float | None = None
+
+  def as_dict(self) -> dict[str, Any]:
+    return asdict(self)
+
+
+def seconds(function: Callable[[], Any], repeats: int = 3) -> float:
+  """The shortest of some runs: neighbours on a shared machine only ever make a run longer."""
+  best = float("inf")
+  for _ in range(repeats):
+    start = time.perf_counter()
+    jax.block_until_ready(function())
+    best = min(best, time.perf_counter() - start)
+  return best
+
+
+def alternate(functions: dict[str, Callable[[], Any]], repeats: int = 2) -> tuple[dict[str, float], dict[str, Any]]:
+  """Runs contestants in turns, so that a noisy minute hurts all alike; best times and last results."""
+  times = dict.fromkeys(functions, float("inf"))
+  results: dict[str, Any] = {}
+  for _ in range(repeats):
+    for name, function in functions.items():
+      start = time.perf_counter()
+      results[name] = jax.block_until_ready(function())
+      times[name] = min(times[name], time.perf_counter() - start)
+  return times, results

@@ -1,0 +1,51 @@
+"""`jaxrobust bench NAME [--json] [--n=512]`."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+
+from rich.console import Console
+from rich.table import Table
+
+from jaxrobust.bench.rows import Row
+from jaxrobust.cli.configuration import parse
+from jaxrobust.core.compilation import enable_compilation_cache
+from jaxrobust.core.registry import unknown_name
+
+BENCHES = {"engine": "slots against fixed batches"}
+
+
+def run(argv: list[str]) -> int:
+  if not argv or argv[0] in ("-h", "--help"):
+    print("usage: jaxrobust bench NAME [--json] [OPTIONS]\n")
+    print("\n".join(f"  {name:<10} {text}" for name, text in BENCHES.items()))
+    return 0
+  name, *rest = argv
+  if name not in BENCHES:
+    raise unknown_name("bench", name, sorted(BENCHES))
+  bench = importlib.import_module(f"jaxrobust.bench.{name}").run
+  defaults = {key: parameter.default for key, parameter in inspect.signature(bench).parameters.items()}
+  config = parse(f"bench {name}", rest, {"json": False, **defaults}, BENCHES[name])
+  enable_compilation_cache()
+  rows = bench(**{key: config[key] for key in defaults})
+  if config.json:
+    for row in rows:
+      print(json.dumps(row.as_dict()))
+  else:
+    print_rows(rows)
+  return 0
+
+
+def print_rows(rows: list[Row]) -> None:
+  """A table; what does not apply stays empty."""
+  table = Table()
+  for column in ("name", "value", "unit", "peer", "ratio", "efficiency", "useful"):
+    table.add_column(column, justify="left" if column in ("name", "unit", "peer") else "right")
+  for row in rows:
+    peer = " ".join(part for part in (row.peer, row.peer_version) if part)
+    numbers = ["" if number is None else f"{number:.2f}" for number in (row.ratio, row.efficiency, row.useful)]
+    table.add_row(row.name, f"{row.value:.4g}", row.unit, peer, *numbers)
+  console = Console()
+  (console if console.is_terminal else Console(width=160)).print(table)

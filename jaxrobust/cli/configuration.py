@@ -1,0 +1,151 @@
+"""Configs for commands: a file, its argument, and overrides.
+
+  jaxrobust COMMAND --config configs/digits.py:robust --config.eps=4/255 --n=100
+
+A command has defaults; a config file is a Python module with `get_config(arg=None) -> ConfigDict` that
+replaces some of them; `--config.key=value` (for top-level keys also `--key=value`) replaces single ones.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from jaxrobust.core.errors import InputError
+from jaxrobust.core.registry import unknown_name
+
+
+def parse(command: str, argv: list[str], defaults: dict[str, Any], usage: str) -> ConfigDict:
+  """The config of a command, from its defaults, an optional config file and overrides."""
+  if any(word in ("-h", "--help") for word in argv):
+    print(_help(command, defaults, usage))
+    raise SystemExit(0)
+  config = ConfigDict(defaults)
+  path, rest = _config_file(argv)
+  if path is not None:
+    _merge(config, load_config(path), path)
+  for name, value in _overrides(rest, config):
+    set_option(config, name, value)
+  return config
+
+
+def set_option(config: ConfigDict, name: str, text: str) -> None:
+  """Sets one dotted key from text, read as the type the key has.
+
+  >>> config = ConfigDict({"n": 5, "deep": {"rate": 0.5}})
+  >>> set_option(config, "deep.rate", "1e-3"); config.deep.rate
+  0.001
+  """
+  node, path = config, name.split(".")
+  for key in path[:-1]:
+    if key not in node or not isinstance(node[key], ConfigDict):
+      raise unknown_name("option", name, sorted(node))
+    node = node[key]
+  key = path[-1]
+  if key not in node:
+    # An attack's options are open: the attack itself refuses what it does not know.
+    if node is not config and name.startswith("options."):
+      with node.unlocked():
+        node[key] = _literal(text)
+      return
+    raise unknown_name("option", name, sorted(node))
+  node[key] = _typed(name, text, node[key])
+
+
+def _literal(text: str) -> Any:
+  try:
+    return ast.literal_eval(text)
+  except (ValueError, SyntaxError):
+    return text
+
+
+def _typed(name: str, text: str, old: Any) -> Any:
+  if isinstance(old, str):
+    return text
+  value = {"true": True, "false": False}.get(text.lower(), _literal(text))
+  if isinstance(old, float) and isinstance(value, int) and not isinstance(value, bool):
+    return float(value)
+  if old is not None and type(value) is not type(old):
+    raise InputError(f"option {name} takes {type(old).__name__}, got {text!r}")
+  return value
+
+
+def load_config(path: str) -> ConfigDict:
+  """`FILE.py` or `FILE.py:argument`."""
+  name, _, argument = path.partition(".py:")
+  file = Path(name + ".py" if argument else name)
+  if not file.exists():
+    raise InputError(f"no config file {file}")
+  spec = importlib.util.spec_from_file_location(f"jaxrobust_config_{file.stem}", file)
+  if spec is None or spec.loader is None:
+    raise InputError(f"{file} is not a Python file")
+  module = importlib.util.module_from_spec(spec)
+  try:
+    spec.loader.exec_module(module)
+  except Exception as error:
+    raise InputError(f"{file} cannot be read: {type(error).__name__}: {_one_line(error)}") from error
+  get_config = getattr(module, "get_config", None)
+  if get_config is None:
+    raise InputError(f"{file} has no get_config(arg=None)")
+  if argument and not inspect.signature(get_config).parameters:
+    raise InputError(f"{file} takes no argument, got {argument!r}")
+  try:
+    return get_config(argument) if argument else get_config()
+  except (KeyError, ValueError) as error:
+    raise InputError(f"{file} does not know {argument!r}: {_one_line(error)}") from None
+
+
+def _config_file(argv: list[str]) -> tuple[str | None, list[str]]:
+  rest, path = [], None
+  words = iter(argv)
+  for word in words:
+    if word == "--config":
+      path = next(words, None)
+      if path is None:
+        raise InputError("--config needs a file")
+    elif word.startswith("--config="):
+      path = word.split("=", 1)[1]
+    else:
+      rest.append(word)
+  return path, rest
+
+
+def _merge(config: ConfigDict, loaded: ConfigDict, path: str) -> None:
+  for key in loaded:
+    if key not in config:
+      raise unknown_name(f"key in {path}", key, sorted(config))
+  with config.unlocked():
+    config.update(loaded)
+
+
+def _overrides(words: list[str], config: ConfigDict) -> Iterator[tuple[str, str]]:
+  """(key, text) of each `--key=value`, `--key value` or `--flag`."""
+  waiting = list(words)
+  while waiting:
+    word = waiting.pop(0)
+    if not word.startswith("--"):
+      raise InputError(f"unexpected argument {word!r}; options are written --name=value")
+    name, separator, text = word[2:].removeprefix("config.").partition("=")
+    if not separator:
+      if isinstance(config.get(name), bool):
+        text = "true"
+      elif waiting and not waiting[0].startswith("--"):
+        text = waiting.pop(0)
+      elif name in config:
+        raise InputError(f"option --{name} needs a value")
+    yield name, text
+
+
+def _help(command: str, defaults: dict[str, Any], usage: str) -> str:
+  rows = "\n".join(f"  --{key}={value!r}" for key, value in defaults.items())
+  return f"jaxrobust {command}: {usage}\n\nOptions and defaults (or --config FILE.py[:ARG] --config.key=value):\n{rows}"
+
+
+def _one_line(error: BaseException) -> str:
+  return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

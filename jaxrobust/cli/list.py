@@ -1,0 +1,43 @@
+"""`jaxrobust list attacks|models|datasets|suites [PATTERN]`."""
+
+from __future__ import annotations
+
+from jaxrobust.core.errors import InputError
+from jaxrobust.core.registry import unknown_name
+
+KINDS = ["attacks", "datasets", "models", "suites"]
+
+
+def run(argv: list[str]) -> int:
+  if not argv or argv[0] in ("-h", "--help"):
+    print(f"jaxrobust list {'|'.join(KINDS)} [PATTERN]")
+    return 0
+  if argv[0] not in KINDS:
+    raise unknown_name("list", argv[0], KINDS)
+  if len(argv) > 2:
+    raise InputError(f"unexpected argument {argv[2]!r}; quote a pattern such as 'resnet*'")
+  pattern = argv[1] if len(argv) > 1 else "*"
+  for name, text in _entries(argv[0], pattern):
+    print(f"{name:<22} {text}")
+  return 0
+
+
+def _entries(kind: str, pattern: str) -> list[tuple[str, str]]:
+  if kind == "models":
+    from jaxrobust.models.registry import MODELS
+
+    return [(name, MODELS[name].description) for name in MODELS.matching(pattern)]
+  if kind == "datasets":
+    from jaxrobust.data.registry import DATASETS
+
+    rows = [(name, DATASETS[name].description) for name in DATASETS.matching(pattern)]
+    return [*rows, ("npz:PATH", "any npz file with images and labels")]
+  if kind == "attacks":
+    from jaxrobust.attacks.registry import ATTACKS as REGISTRY
+  else:
+    from jaxrobust.evaluation.suites import SUITES as REGISTRY
+  return [(name, _first_line(REGISTRY[name])) for name in REGISTRY.matching(pattern)]
+
+
+def _first_line(entry: object) -> str:
+  return (entry.__doc__ or "").strip().splitlines()[0] if entry.__doc__ else ""

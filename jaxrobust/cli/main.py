@@ -1,0 +1,57 @@
+"""The `jaxrobust` command.
+
+Exit codes: 0 done; 1 an unexpected error; 2 bad input or an unknown name; 3 files that are unwritable, damaged
+or hold another configuration; 4 an attack left its threat model; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+
+from jaxrobust.core.errors import JaxrobustError
+from jaxrobust.core.registry import unknown_name
+
+COMMANDS = {
+  "evaluate": "a suite of attacks on a classifier, as cells on disk and a table",
+  "attack": "adversarial images for a data set, written to an npz file",
+  "run": "train classifiers and evaluate them, from one config",
+  "list": "attacks, models, datasets or suites",
+  "bench": "speed and efficiency, beside other implementations where installed",
+}
+
+
+def main(argv: list[str] | None = None) -> int:
+  """Runs one command and returns its exit code; expected errors are one line on standard error."""
+  words = sys.argv[1:] if argv is None else argv
+  # Warnings of the runtime underneath would bury our own output.
+  os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+  if not words or words[0] in ("-h", "--help"):
+    print("usage: jaxrobust COMMAND [OPTIONS]\n")
+    print("\n".join(f"  {name:<10} {text}" for name, text in COMMANDS.items()))
+    print("\njaxrobust COMMAND --help lists a command's options.")
+    return 0
+  if words[0] == "--version":
+    from importlib.metadata import version
+
+    print(version("jaxrobust"))
+    return 0
+  try:
+    if words[0] not in COMMANDS:
+      raise unknown_name("command", words[0], sorted(COMMANDS))
+    return importlib.import_module(f"jaxrobust.cli.{words[0]}").run(words[1:]) or 0
+  except JaxrobustError as error:
+    print(f"error: {error}", file=sys.stderr)
+    return error.exit_code
+  except KeyboardInterrupt:
+    print("interrupted; finished cells and saved partial verdicts are kept", file=sys.stderr)
+    return 130
+  except BrokenPipeError:
+    # The reader of our output has gone (`| head`); nothing is wrong.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+if __name__ == "__main__":
+  sys.exit(main())

@@ -1,0 +1,62 @@
+"""`jaxrobust run --config configs/local.py`: train some classifiers, evaluate them all, print one table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ml_collections import ConfigDict
+
+from jaxrobust.cli.configuration import parse
+from jaxrobust.cli.table import print_reports
+from jaxrobust.core.compilation import enable_compilation_cache
+from jaxrobust.core.errors import InputError
+
+DEFAULTS = {
+  "networks": ConfigDict(),
+  "data": "digits32",
+  "suite": "basic",
+  "norm": "linf",
+  "eps": "8/255",
+  "n": 0,
+  "seed": 0,
+  "batch_size": 0,
+  "out": "runs/local",
+  "quiet": False,
+}
+
+
+def run(argv: list[str]) -> int:
+  config = parse("run", argv, DEFAULTS, "train classifiers and evaluate them, from one config")
+  if not config.networks:
+    raise InputError("no networks to train; pass --config=configs/local.py or a config of your own")
+  enable_compilation_cache()
+  from jaxrobust.engine.options import EngineOptions
+  from jaxrobust.evaluation.evaluate import evaluate
+  from jaxrobust.evaluation.runner import RunOptions
+  from jaxrobust.results import check_writable
+  from jaxrobust.training.loop import make_train_config, train
+
+  out = Path(config.out)
+  check_writable(out)
+  folders = {
+    name: train(make_train_config(dict(network)), out / "models" / name, title=f"train {name}", quiet=config.quiet)
+    for name, network in config.networks.items()
+  }
+  options = RunOptions(EngineOptions.for_platform(config.batch_size or None), seed=config.seed, quiet=config.quiet)
+  reports = [
+    evaluate(
+      folder,
+      config.data,
+      config.suite,
+      norm=config.norm,
+      eps=config.eps,
+      n=config.n or None,
+      name=name,
+      out=out / "results",
+      options=options,
+    )
+    for name, folder in folders.items()
+  ]
+  print_reports(f"{config.data}, accuracy in % ({config.norm} {config.eps})", reports)
+  print(f"models are in {out / 'models'}, cells in {out / 'results'}")
+  return 0

@@ -1,0 +1,87 @@
+"""Who may import whom, and that the rooms stay readable."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "jaxrobust"
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+# A room may import itself and these rooms.
+BASE = {"core"}
+LEAVES = {"models", "attacks", "noises", "data", "results"}
+MIDDLE = {"engine", "defenses", "training", "nas"}
+ALLOWED = {
+  "core": set(),
+  "models": BASE,
+  "attacks": BASE,
+  "noises": BASE,
+  "data": BASE,
+  "results": BASE,
+  "engine": BASE | {"attacks"},
+  "defenses": BASE | {"models"},
+  "training": BASE | LEAVES,
+  "nas": BASE | LEAVES | {"engine", "training"},
+  "evaluation": BASE | LEAVES | MIDDLE,
+  "analysis": BASE | LEAVES | MIDDLE | {"evaluation"},
+  "report": BASE | LEAVES | MIDDLE | {"evaluation", "analysis"},
+  "bench": BASE | LEAVES | MIDDLE | {"evaluation", "analysis", "report"},
+  "cli": BASE | LEAVES | MIDDLE | {"evaluation", "analysis", "report", "bench"},
+  "testing": BASE | LEAVES | MIDDLE,
+}
+
+
+def imports(path: Path) -> set[str]:
+  """Full names of all modules a file imports."""
+  names = set()
+  for node in ast.walk(ast.parse(path.read_text())):
+    if isinstance(node, ast.Import):
+      names |= {alias.name for alias in node.names}
+    elif isinstance(node, ast.ImportFrom):
+      assert node.level == 0, f"{path}: relative imports hide the direction"
+      names.add(node.module or "")
+  return names
+
+
+def room(path: Path) -> str:
+  parts = path.relative_to(PACKAGE).parts
+  return parts[0].removesuffix(".py")
+
+
+@pytest.mark.parametrize("path", [f for f in FILES if f.name != "__init__.py" or f.parent != PACKAGE], ids=str)
+def test_import_direction(path: Path) -> None:
+  here = room(path)
+  assert here in ALLOWED, f"{here} is a new room: say in ALLOWED what it may import"
+  for name in imports(path):
+    parts = name.split(".")
+    if parts[0] == "jaxrobust" and len(parts) > 1:
+      assert parts[1] == here or parts[1] in ALLOWED[here], f"{path} imports {name}: {here} may not"
+
+
+def test_results_know_no_jax() -> None:
+  for path in (PACKAGE / "results").glob("*.py"):
+    assert not any(name.split(".")[0] in ("jax", "flax", "jaxlib") for name in imports(path)), path
+
+
+def test_configs_import_only_ml_collections() -> None:
+  for path in (PACKAGE.parent / "configs").glob("*.py"):
+    assert {name.split(".")[0] for name in imports(path)} <= {"ml_collections", "__future__"}, path
+
+
+@pytest.mark.parametrize("path", FILES, ids=str)
+def test_no_private_or_experimental_jax(path: Path) -> None:
+  assert not any(name.startswith(("jax._src", "jax.experimental")) for name in imports(path))
+
+
+@pytest.mark.parametrize("path", FILES, ids=str)
+def test_files_and_functions_fit(path: Path) -> None:
+  text = path.read_text()
+  assert text.count("\n") <= 320, "one idea per file"
+  for node in ast.walk(ast.parse(text)):
+    if isinstance(node, ast.FunctionDef):
+      docstring = ast.get_docstring(node) or ""
+      length = (node.end_lineno or 0) - node.lineno - docstring.count("\n")
+      assert length <= 60, f"{node.name} has {length} lines"
