@@ -181,7 +181,7 @@ def rank_wrong_classes(logits: np.ndarray, label: int) -> np.ndarray:
 def as_schedule(attack: Attack | Schedule, restarts: int = 1) -> Schedule:
   """A single attack as a cascade of its restarts; schedules pass through."""
   if not hasattr(attack, "stages"):
-    return Cascade.restarts(cast(Attack, attack), restarts)
+    return Cascade.restarts(attack, restarts)
   if restarts != 1:
     raise InputError("a cascade sets its own restarts; pass restarts only with a single attack")
   return cast(Schedule, attack)

@@ -1,0 +1,141 @@
+"""One cell computed by several processes, without lockstep.
+
+Each process writes the examples it decided as a shard beside the cell's file: a result of the same
+cell whose arrays hold only those examples, and whose array `index` says which. Whoever finds all
+shards present merges them. Nobody waits for anybody, so nobody can hang.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxrobust.core.errors import CellMismatchError, CorruptFileError, InputError, StorageError
+from jaxrobust.results.cell import INDEX, Cell, Result, to_text
+from jaxrobust.results.plain import describe, differences
+from jaxrobust.results.store import atomic_write, find_at, load_result, save_result, sibling
+
+Summarise = Callable[[dict[str, np.ndarray]], dict[str, Any]]
+
+
+def shard_path(path: str | Path, index: int, count: int) -> Path:
+  """The file of shard `index` of `count`, beside the cell's own file.
+
+  Example:
+    >>> shard_path("out/none.n10.seed0.json", 0, 2).name
+    'none.n10.seed0.shard-00000-of-00002.json'
+  """
+  if not 0 <= index < count:
+    raise InputError(f"there is no shard {index} of {count}")
+  return sibling(path, f".shard-{index:05d}-of-{count:05d}.json")
+
+
+def save_shard(root: str | Path, result: Result, index: int, count: int) -> Path:
+  """Writes one process's part of a cell and returns the path."""
+  if INDEX not in result.examples:
+    raise InputError(f"a shard needs an array {INDEX!r} saying which examples it holds")
+  path = shard_path(result.cell.path(root), index, count)
+  atomic_write(path, to_text(result))
+  return path
+
+
+def find_shard(root: str | Path, cell: Cell, config: Mapping[str, Any], index: int, count: int) -> Result | None:
+  """The stored shard, or None; refuses like `find_result` where the configuration differs."""
+  return find_at(shard_path(cell.path(root), index, count), cell, config)
+
+
+def merge_shards(paths: Sequence[str | Path], summarise: Summarise) -> Result:
+  """One result from the shards of a cell, as if one process had computed it.
+
+  The arrays are put in the order of the examples and `index` is dropped. Provenance comes from the
+  first shard by name; findings are those of all shards, in that order, each once.
+
+  Args:
+    summarise: merged arrays -> summary; the summaries of the shards are not used.
+
+  Raises:
+    CellMismatchError: the shards were made with different cells or configurations.
+    CorruptFileError: an example is missing or held twice, or the shards hold different arrays.
+  """
+  if not paths:
+    raise InputError("there are no shards to merge")
+  ordered = sorted(Path(path) for path in paths)
+  shards = [load_result(path) for path in ordered]
+  first = shards[0]
+  for path, shard in zip(ordered, shards, strict=True):
+    _check_same(ordered[0], first, path, shard)
+  order = _order([shard.examples[INDEX] for shard in shards], first.cell.n, ordered[0])
+  examples = {
+    name: np.concatenate([shard.examples[name] for shard in shards])[order] for name in first.examples if name != INDEX
+  }
+  findings: list[Mapping[str, Any]] = []
+  for shard in shards:
+    findings.extend(finding for finding in shard.findings if finding not in findings)
+  return Result(
+    cell=first.cell,
+    config=first.config,
+    summary=summarise(examples),
+    examples=examples,
+    provenance=first.provenance,
+    findings=findings,
+  )
+
+
+def finish_shards(root: str | Path, cell: Cell, count: int, summarise: Summarise) -> Path | None:
+  """Merges the shards of a cell if all are there; None while some are still being computed.
+
+  Every process calls this after writing its shard. Several may merge at once: they write the same
+  bytes. One may find the shards gone, because another has just finished; the result is there then.
+  """
+  final = cell.path(root)
+  paths = [shard_path(final, index, count) for index in range(count)]
+  if not all(path.exists() for path in paths):
+    return final if final.exists() else None
+  try:
+    merged = merge_shards(paths, summarise)
+  except StorageError:
+    if final.exists():
+      return final
+    raise
+  save_result(root, merged)
+  # Also the shards of an earlier run with another number of processes: the cell is finished.
+  for path in final.parent.glob(sibling(final, ".shard-*.json").name):
+    if re.search(r"\.shard-\d{5}-of-\d{5}\.json$", path.name):
+      path.unlink(missing_ok=True)
+  return final
+
+
+def _check_same(first_path: Path, first: Result, path: Path, shard: Result) -> None:
+  found = [
+    *differences(vars(first.cell), vars(shard.cell), "cell"),
+    *differences(first.config, shard.config),
+  ]
+  if found:
+    raise CellMismatchError(
+      f"{path} and {first_path.name} were made with different configurations: "
+      f"{describe(found, left='there', right='here')}; remove the outdated ones"
+    )
+  if INDEX not in shard.examples or shard.examples[INDEX].dtype != np.int32:
+    raise CorruptFileError(f"{path}: not a shard (no int32 array {INDEX!r})")
+  ours, theirs = ({name: array.dtype for name, array in result.examples.items()} for result in (first, shard))
+  if ours != theirs:
+    wrong = ", ".join(sorted({name for name, _ in ours.items() ^ theirs.items()}))
+    raise CorruptFileError(f"{path}: holds other arrays than {first_path.name} ({wrong})")
+
+
+def _order(indices: list[np.ndarray], n: int, path: Path) -> np.ndarray:
+  """The permutation that sorts the examples of all shards, once they are known to be 0 … n-1."""
+  index = np.concatenate(indices)
+  outside = index[(index < 0) | (index >= n)]
+  if outside.size:
+    raise CorruptFileError(f"{path}: the shards hold example {outside[0]}, outside 0 … {n - 1}")
+  held = np.bincount(index, minlength=n)
+  if (held > 1).any():
+    raise CorruptFileError(f"{path}: the shards overlap (example {held.argmax()} is held {held.max()} times)")
+  if (held == 0).any():
+    raise CorruptFileError(f"{path}: the shards miss {(held == 0).sum()} of {n} examples (first: {held.argmin()})")
+  return np.argsort(index, kind="stable")

@@ -1,0 +1,172 @@
+"""Results on disk: written whole or not at all, found again, refused where they disagree."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from jaxrobust.core.errors import CellMismatchError, CorruptFileError, StorageError
+from jaxrobust.results.cell import Cell, Result, from_text, to_text
+from jaxrobust.results.plain import describe, differences, dumps, plain
+
+TIMING = ".timing.json"
+
+_CELL_FILE = re.compile(r"[^.].*\.n[0-9]+\.seed[0-9]+\.json")
+
+
+def _temporary(folder: Path) -> Path:
+  # The leading dot keeps what a killed writer left behind out of every query.
+  return folder / f".tmp-{os.getpid()}-{secrets.token_hex(6)}"
+
+
+def atomic_write(path: str | Path, data: bytes | str) -> None:
+  """Writes a file so that readers see the old content or all of the new, never a part.
+
+  The data reaches the disk (fsync) under another name in the same folder before it takes the
+  final name, so a kill or a full disk at any moment leaves at most an unused file.
+  """
+  path = Path(path)
+  raw = data.encode("utf-8") if isinstance(data, str) else data
+  temporary = _temporary(path.parent)
+  try:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+      with open(temporary, "xb") as file:
+        file.write(raw)
+        file.flush()
+        os.fsync(file.fileno())
+      os.replace(temporary, path)
+    except BaseException:
+      temporary.unlink(missing_ok=True)
+      raise
+  except OSError as error:
+    raise StorageError(f"cannot write {path}: {error.strerror or error}") from None
+
+
+def check_writable(root: str | Path) -> None:
+  """Makes the results folder and proves that a file can be written there.
+
+  Called before any work starts: hours of computing must not end in "permission denied".
+  """
+  root = Path(root)
+  probe = _temporary(root)
+  try:
+    root.mkdir(parents=True, exist_ok=True)
+    try:
+      probe.write_bytes(b"probe")
+    finally:
+      probe.unlink(missing_ok=True)
+  except OSError as error:
+    raise StorageError(f"cannot write results to {root}: {error.strerror or error}") from None
+
+
+def save_result(root: str | Path, result: Result) -> Path:
+  """Writes the result to its cell's place under `root` and returns the path."""
+  path = result.cell.path(root)
+  atomic_write(path, to_text(result))
+  return path
+
+
+def load_result(path: str | Path) -> Result:
+  """Reads one result file; CorruptFileError, with path and reason, if it is not whole and valid."""
+  raw = _read(Path(path))
+  if raw is None:
+    raise StorageError(f"cannot read {path}: no such file")
+  return _parse(Path(path), raw)
+
+
+def _read(path: Path) -> bytes | None:
+  try:
+    return path.read_bytes()
+  except (FileNotFoundError, NotADirectoryError):
+    return None
+  except OSError as error:
+    raise StorageError(f"cannot read {path}: {error.strerror or error}") from None
+
+
+def _parse(path: Path, raw: bytes) -> Result:
+  try:
+    return from_text(raw)
+  except CorruptFileError as error:
+    raise CorruptFileError(f"{path}: {error}; remove the file to compute the cell again") from None
+
+
+def find_result(root: str | Path, cell: Cell, config: Mapping[str, Any]) -> Result | None:
+  """The stored result of a cell, or None where there is none.
+
+  Raises:
+    CellMismatchError: the stored result was made with another configuration. It is neither
+      reused (it answers another question) nor overwritten (it may have cost days).
+  """
+  return find_at(cell.path(root), cell, config)
+
+
+def find_at(path: Path, cell: Cell, config: Mapping[str, Any]) -> Result | None:
+  """`find_result` for a file whose path is known."""
+  raw = _read(path)
+  if raw is None:
+    return None
+  result = _parse(path, raw)
+  asked = plain(config, "config", null_for_nan=False)
+  found = list(differences(result.config, asked))
+  if result.cell != cell:
+    found = [*differences(vars(result.cell), vars(cell), "cell"), *found]
+  if found:
+    raise CellMismatchError(
+      f"{path} was made with another configuration: {describe(found)}; use another results folder or remove the file"
+    )
+  return result
+
+
+def sibling(path: str | Path, suffix: str) -> Path:
+  """The file beside a cell's that shares its name up to `.json`.
+
+  Example:
+    >>> sibling("out/none.n10.seed0.json", TIMING).name
+    'none.n10.seed0.timing.json'
+  """
+  path = Path(path)
+  return path.with_name(path.name.removesuffix(".json") + suffix)
+
+
+def save_timing(path: str | Path, timing: Mapping[str, Any]) -> Path:
+  """Writes times and efficiency beside the cell file `path`.
+
+  Apart from the verdicts, because two runs never take equally long but must agree to the byte.
+  """
+  target = sibling(path, TIMING)
+  atomic_write(target, dumps(plain(timing, "timing", null_for_nan=True)))
+  return target
+
+
+def load_results(root: str | Path, on_error: Callable[[CorruptFileError], object] | None = None) -> Iterator[Result]:
+  """All results under a folder, in the order of their paths.
+
+  Timings, shards, partial and temporary files, and files of other origin, are passed over.
+
+  Args:
+    on_error: gets the error of each damaged file, which is then passed over; without it the
+      first damaged file raises.
+  """
+  root = Path(root)
+  if not root.is_dir():
+    raise StorageError(f"cannot read results from {root}: no such folder")
+  return _results(root, on_error)
+
+
+def _results(root: Path, on_error: Callable[[CorruptFileError], object] | None) -> Iterator[Result]:
+  for path in sorted(root.rglob("*.json")):
+    if not _CELL_FILE.fullmatch(path.name):
+      continue
+    try:
+      result = load_result(path)
+    except CorruptFileError as error:
+      if on_error is None:
+        raise
+      on_error(error)
+    else:
+      yield result
