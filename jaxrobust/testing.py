@@ -5,7 +5,7 @@ fixtures are tiny classifiers made here, so the checks need no data, no weights 
 
 Example:
   >>> from jaxrobust.attacks.registry import make_attack
-  >>> check_attack(make_attack("pgd", num_steps=3), eps=0.1)
+  >>> check_attack(make_attack("pgd", num_steps=3))
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from jaxrobust.engine.schedule import Cascade, Stage, as_schedule
 
 CLASSES = 5
 SHAPE = (6, 6, 3)
-DEFAULT_EPS = {"linf": 0.1, "l2": 0.8, "l1": 4.0}
+DEFAULT_EPS = {"linf": 0.015, "l2": 0.12, "l1": 0.5}
 
 
 @jax.custom_vjp

@@ -1,0 +1,162 @@
+"""Cells survive kill -9, are shared between processes, and refuse what does not match."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jaxrobust import testing
+from jaxrobust.attacks.registry import make_attack
+from jaxrobust.core.errors import CellMismatchError, CorruptFileError, InputError, StorageError
+from jaxrobust.data.source import ArraySource
+from jaxrobust.engine.options import EngineOptions
+from jaxrobust.evaluation.evaluate import evaluate
+from jaxrobust.evaluation.runner import RunOptions
+from jaxrobust.evaluation.suites import attack_entry, clean_entry, entry_of, make_suite
+from jaxrobust.evaluation.verdicts import find_issues, summarise
+from jaxrobust.results import load_result, load_results
+
+SCRIPT = Path(__file__).with_name("killable.py")
+OPTIONS = RunOptions(EngineOptions.for_platform(8), quiet=True)
+
+
+def start(out: Path, **environment: str) -> subprocess.Popen:
+  return subprocess.Popen(
+    [sys.executable, str(SCRIPT), str(out)],
+    env={**os.environ, **environment},
+    stdout=subprocess.PIPE,
+    stderr=subprocess.PIPE,
+    text=True,
+  )
+
+
+def finish(process: subprocess.Popen) -> int:
+  try:
+    _, errors = process.communicate(timeout=240)
+  except subprocess.TimeoutExpired:
+    process.kill()
+    raise
+  assert process.returncode in (0, -signal.SIGKILL), errors[-2000:]
+  return process.returncode
+
+
+def verdict_files(root: Path) -> dict[str, bytes]:
+  files = {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*.json")}
+  return {name: text for name, text in files.items() if ".timing." not in name}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+  out = tmp_path_factory.mktemp("whole")
+  assert finish(start(out)) == 0
+  return out
+
+
+@pytest.mark.slow
+def test_killed_at_any_point_and_run_again_gives_byte_identical_verdicts(whole, tmp_path):
+  kills = 0
+  for kill_after in ("2", "7", "30"):
+    kills += finish(start(tmp_path, KILL_AFTER=kill_after)) == -signal.SIGKILL
+    if kills == 1:
+      assert list(tmp_path.rglob("*.partial.npz")), "killed inside a cell that had saved its state"
+  assert kills >= 2
+  assert finish(start(tmp_path)) == 0
+  assert verdict_files(tmp_path) == verdict_files(whole)
+  assert not list(tmp_path.rglob("*.partial.npz")) and len(verdict_files(whole)) == 3
+
+
+@pytest.mark.slow
+def test_two_processes_with_two_devices_each_agree_with_one(whole, tmp_path):
+  with socket.socket() as probe:
+    probe.bind(("127.0.0.1", 0))
+    port = probe.getsockname()[1]
+  settings = {"JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{port}", "JAX_NUM_PROCESSES": "2", "JAX_NUM_CPU_DEVICES": "2"}
+  processes = [start(tmp_path, JAX_PROCESS_ID=str(index), **settings) for index in range(2)]
+  assert [finish(process) for process in processes] == [0, 0]
+  assert verdict_files(tmp_path).keys() == verdict_files(whole).keys()
+  for name in verdict_files(whole):
+    one, two = load_result(whole / name), load_result(tmp_path / name)
+    for flag in ("correct", "robust", "nan"):
+      np.testing.assert_array_equal(one.examples[flag], two.examples[flag])
+    assert one.summary["robust"] == two.summary["robust"]
+
+
+@pytest.fixture(scope="module")
+def data() -> ArraySource:
+  images, labels = testing.examples(testing.fixture(), 20)
+  return ArraySource("made", images, labels, testing.CLASSES)
+
+
+def test_finished_cells_are_not_computed_again(data, tmp_path):
+  suite = [clean_entry(), attack_entry("fgsm", "0.01")]
+  first = evaluate(testing.fixture(), data, suite, name="m", out=tmp_path, options=OPTIONS)
+  times = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.json")}
+  second = evaluate(testing.fixture(), data, suite, name="m", out=tmp_path, options=OPTIONS)
+  assert first.accuracies() == second.accuracies()
+  assert times == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.json")}
+  assert len(list(load_results(tmp_path))) == 2
+
+
+def test_another_model_under_the_same_name_is_refused(data, tmp_path):
+  evaluate(testing.fixture(), data, "clean", name="m", out=tmp_path, options=OPTIONS)
+  with pytest.raises(CellMismatchError, match="model_fingerprint"):
+    evaluate(testing.fixture("flat"), data, "clean", name="m", out=tmp_path, options=OPTIONS)
+
+
+def test_a_truncated_cell_is_named_and_the_others_are_kept(data, tmp_path):
+  suite = [clean_entry(), attack_entry("fgsm", "0.01")]
+  evaluate(testing.fixture(), data, suite, name="m", out=tmp_path, options=OPTIONS)
+  clean, attacked = sorted(
+    (p for p in tmp_path.rglob("*.json") if "timing" not in p.name), key=lambda p: "fgsm" in p.name
+  )
+  before = clean.read_bytes()
+  attacked.write_bytes(attacked.read_bytes()[:100])
+  with pytest.raises(CorruptFileError, match="remov"):
+    evaluate(testing.fixture(), data, suite, name="m", out=tmp_path, options=OPTIONS)
+  assert clean.read_bytes() == before
+  attacked.unlink()
+  evaluate(testing.fixture(), data, suite, name="m", out=tmp_path, options=OPTIONS)
+
+
+def test_bad_requests_are_refused(data, tmp_path):
+  blocked = tmp_path / "file"
+  blocked.write_text("")
+  with pytest.raises(StorageError, match="cannot"):
+    evaluate(testing.fixture(), data, "clean", out=blocked / "results", options=OPTIONS)
+  with pytest.raises(InputError, match="cannot take the first 21"):
+    evaluate(testing.fixture(), data, "clean", n=21, options=OPTIONS)
+  with pytest.raises(InputError, match="works within a budget"):
+    entry_of(make_attack("fgsm"))
+  with pytest.raises(KeyError, match="did you mean 'basic'"):
+    make_suite("basics")
+
+
+def test_a_result_describes_itself(data, tmp_path):
+  report = evaluate(testing.fixture(), data, [attack_entry("pgd", "4/255", num_steps=3)], out=tmp_path, options=OPTIONS)
+  (result,) = report.results
+  assert result.cell.id == "linf-pgd-3@4/255" and result.cell.n == 20 and result.cell.seed == 0
+  assert result.config["attack"][0]["num_steps"] == 3 and result.config["data_fingerprint"] == data.fingerprint()
+  assert result.provenance["versions"]["jax"] and result.provenance["platform"] == "cpu"
+  assert result.summary["robust"] == int(result.examples["robust"].sum())
+
+
+def test_summary_and_findings_follow_from_the_flags():
+  yes, no = np.ones(4, bool), np.zeros(4, bool)
+  examples = {
+    "correct": yes,
+    "robust": np.array([True, False, False, False]),
+    "nan": np.array([False, True, False, False]),
+    "disagree": no,
+    "queries": np.array([5, 1, 2, 0], np.int32),
+    "flat": np.array([0, 0, 3, 0], np.int32),
+  }
+  assert summarise(examples)["robust_accuracy"] == 0.25 and summarise(examples)["nan"] == 1
+  kinds = {finding["kind"]: finding for finding in find_issues(examples)}
+  assert set(kinds) == {"nan", "zero-gradient"} and kinds["zero-gradient"]["fraction"] == pytest.approx(1 / 3)
