@@ -13,6 +13,8 @@ if TYPE_CHECKING:
   from jaxrobust import testing as testing
   from jaxrobust.attacks.registry import list_attacks as list_attacks
   from jaxrobust.attacks.registry import make_attack as make_attack
+  from jaxrobust.attacks.schedule import Cascade as Cascade
+  from jaxrobust.attacks.schedule import Stage as Stage
   from jaxrobust.core.classifier import Classifier as Classifier
   from jaxrobust.core.errors import JaxrobustError as JaxrobustError
   from jaxrobust.core.gradients import bpda as bpda
@@ -25,8 +27,6 @@ if TYPE_CHECKING:
   from jaxrobust.engine.api import AttackResult as AttackResult
   from jaxrobust.engine.api import attack_images as attack_images
   from jaxrobust.engine.options import EngineOptions as EngineOptions
-  from jaxrobust.engine.schedule import Cascade as Cascade
-  from jaxrobust.engine.schedule import Stage as Stage
   from jaxrobust.evaluation.evaluate import evaluate as evaluate
   from jaxrobust.models.registry import list_models as list_models
   from jaxrobust.models.registry import make_model as make_model
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 
 _HOMES = {
   "AttackResult": "engine.api",
-  "Cascade": "engine.schedule",
+  "Cascade": "attacks.schedule",
   "Classifier": "core.classifier",
   "Cost": "core.types",
   "EngineOptions": "engine.options",
   "JaxrobustError": "core.errors",
   "Probe": "core.types",
   "Problem": "core.types",
-  "Stage": "engine.schedule",
+  "Stage": "attacks.schedule",
   "attack_images": "engine.api",
   "bpda": "core.gradients",
   "evaluate": "evaluation.evaluate",

@@ -20,6 +20,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from jaxrobust.attacks import norms
+from jaxrobust.attacks.schedule import Cascade, Stage, as_schedule
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.gradients import ImageLogits
 from jaxrobust.core.mesh import make_mesh
@@ -27,7 +28,6 @@ from jaxrobust.core.threat import inside
 from jaxrobust.core.types import Array, Problem
 from jaxrobust.engine.api import AttackResult, attack_images
 from jaxrobust.engine.options import EngineOptions
-from jaxrobust.engine.schedule import Cascade, Stage, as_schedule
 
 CLASSES = 5
 SHAPE = (6, 6, 3)

@@ -126,5 +126,15 @@ def targeted_dlr(logits: Array, label: Array, target: Array) -> Array:
   return (at(logits, target) - at(logits, label)) / (top[0] - 0.5 * (top[2] + top[3]) + 1e-12)
 
 
+@_loss("mm", 2, "required")
+def minimum_margin(logits: Array, label: Array, target: Array) -> Array:
+  """z_t - z_y, the plain margin of one target class; Gao et al. 2022 (arXiv:2206.07314).
+
+  >>> float(minimum_margin(jnp.array([3.0, 1.0, 0.0]), 0, 2))
+  -3.0
+  """
+  return at(logits, target) - at(logits, label)
+
+
 batched = functools.partial(jax.vmap, in_axes=(0, 0, 0))
 """`batched(loss)(logits, labels, targets)` for rows of logits: training and tests use the same losses."""

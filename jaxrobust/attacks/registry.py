@@ -6,6 +6,7 @@ Adding an attack is one file and one line in `_MODULES`; `jaxrobust.testing.chec
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 import inspect
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from typing import Any
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.registry import Registry, unknown_name
 
-_MODULES = ("pgd", "mim")
+_MODULES = ("pgd", "mim", "square", "fab", "deepfool", "apgd", "mm", "cw", "ddn", "fmn", "ead", "autoattack")
 
 
 def _load() -> None:
@@ -49,15 +50,32 @@ def attack_name(attack: Any) -> str:
   return str(getattr(attack, "name", type(attack).__name__.lower()))
 
 
+@functools.cache
 def attack_id(attack: Any) -> str:
-  """The id used in cells and tables: norm, name and, where there is more than one, the steps.
+  """The id used in cells and tables: norm, name, steps where there is more than one, and what is not default.
 
   >>> attack_id(make_attack("pgd", num_steps=20)), attack_id(make_attack("fgsm", norm="l2"))
   ('linf-pgd-20', 'l2-fgsm')
+  >>> attack_id(make_attack("pgd", num_steps=20, step_size=0.1))
+  'linf-pgd-20,step_size=0.1'
   """
-  steps = getattr(attack, "num_steps", 1)
-  suffix = f"-{steps}" if steps > 1 and not attack_name(attack).endswith("fgsm") else ""
-  return f"{getattr(attack, 'norm', 'linf')}-{attack_name(attack)}{suffix}"
+  name, steps = attack_name(attack), getattr(attack, "num_steps", 1)
+  parts = [getattr(attack, "norm", "linf"), name, *([str(steps)] if steps > 1 else [])]
+  return ",".join(["-".join(parts), *_special(attack, name)])
+
+
+def _special(attack: Any, name: str) -> list[str]:
+  """Hyper-parameters that differ from what the same norm and steps have by default."""
+  if not dataclasses.is_dataclass(attack):
+    return []
+  build = ATTACKS[name] if name in ATTACKS else type(attack)
+  known = inspect.signature(build).parameters
+  usual = build(**{key: getattr(attack, key) for key in ("norm", "num_steps") if key in known and hasattr(attack, key)})
+  if type(usual) is not type(attack):
+    return []
+  fields = [field.name for field in dataclasses.fields(attack) if field.name not in ("norm", "num_steps", "name")]
+  values = {field: getattr(attack, field) for field in fields if getattr(attack, field) != getattr(usual, field)}
+  return [f"{field}={value:.6g}" if isinstance(value, float) else f"{field}={value}" for field, value in values.items()]
 
 
 def attack_config(attack: Any) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrobust.attacks.pgd import PGD, PGDState
+from jaxrobust.attacks.schedule import Stage
 from jaxrobust.bench.bare import BareCost, bare_cost
 from jaxrobust.bench.rows import Row, alternate
 from jaxrobust.bench.workloads import Workload, workload
@@ -16,7 +17,6 @@ from jaxrobust.core.keys import item_key_data
 from jaxrobust.core.threat import Budget
 from jaxrobust.core.types import Array, Problem
 from jaxrobust.engine.api import AttackResult, attack_images
-from jaxrobust.engine.schedule import Stage
 from jaxrobust.engine.success import adversarial
 
 ATTACK = PGD(num_steps=20)

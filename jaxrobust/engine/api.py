@@ -8,13 +8,13 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxrobust.attacks.losses import check_loss
+from jaxrobust.attacks.schedule import Cascade, Schedule, as_schedule
 from jaxrobust.core.classifier import Classifier, check_logits
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.threat import Budget, inside
 from jaxrobust.core.types import Attack
 from jaxrobust.core.validation import check_images, check_targets
 from jaxrobust.engine.options import EngineOptions
-from jaxrobust.engine.schedule import Schedule, as_schedule
 from jaxrobust.engine.scheduler import Engine, EngineStats, Examples
 
 
@@ -70,6 +70,16 @@ def resolve_eps(schedule: Schedule, eps: str | float | Budget | None) -> float:
   return float("inf")
 
 
+def fit_schedule(schedule: Schedule, num_classes: int, targeted: bool) -> Schedule:
+  """The schedule as this classifier can have it; refuses losses that are undefined, before anything compiles."""
+  if isinstance(schedule, Cascade):
+    schedule = schedule.adapted(num_classes)
+  if targeted and any(stage.rank is not None for stage in schedule.stages):
+    raise InputError("this cascade chooses its own targets; it cannot be given any")
+  check_schedule(schedule, num_classes, targeted)
+  return schedule
+
+
 def check_schedule(schedule: Schedule, num_classes: int, targeted: bool) -> None:
   """Refuses losses that are undefined for this classifier, before anything compiles."""
   for stage in schedule.stages:
@@ -123,7 +133,7 @@ def attack_images(
   check_images(images, labels, classifier.num_classes)
   schedule = as_schedule(attack, restarts)
   budget = resolve_eps(schedule, eps)
-  check_schedule(schedule, classifier.num_classes, targets is not None)
+  schedule = fit_schedule(schedule, classifier.num_classes, targets is not None)
   count = len(images)
   check_targets(targets, count, classifier.num_classes)
   source = ArraySource(

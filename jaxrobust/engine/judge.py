@@ -15,6 +15,7 @@ import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
 from jaxrobust.attacks import norms
+from jaxrobust.attacks.losses import margin
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.errors import VerificationError
 from jaxrobust.core.gradients import ImageLogits
@@ -29,13 +30,15 @@ class Judgement(NamedTuple):
 
   Attributes:
     logits: float32; the mean over samples where the classifier is randomised.
-    adversarial: whether the image meets the goal.
+    margin: of the goal; positive where it is met.
+    adversarial: whether the image meets the goal, by more than rounding errors.
     nan: whether any logit is not finite.
     distance: to the original image, in the attack's norm.
     in_box: whether every pixel is finite and in [0, 1].
   """
 
   logits: Any
+  margin: Any
   adversarial: Any
   nan: Any
   distance: Any
@@ -56,6 +59,7 @@ def _judge_one(classifier: Classifier, targeted: Array | bool, case: Case, norm:
   logits = ImageLogits(classifier, jax.random.wrap_key_data(case.key_data), samples)(case.image)
   return Judgement(
     logits,
+    margin(logits, case.label, jnp.where(targeted, case.target, -1)),
     adversarial(logits, case.label, case.target, targeted),
     ~jnp.all(jnp.isfinite(logits)),
     norms.distance(norm, case.image - case.original),

@@ -15,11 +15,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxrobust.attacks.schedule import Case, Item, Stage
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.keys import item_key_data
 from jaxrobust.core.mesh import row_sharding
 from jaxrobust.engine.options import smallest_fitting
-from jaxrobust.engine.schedule import Case, Item, Stage
 from jaxrobust.engine.slots import Arrival, Program, Slots, advance, compact, empty_slots, swap
 
 # Below this many slots a smaller program saves less than it costs to compile.

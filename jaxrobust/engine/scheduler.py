@@ -17,6 +17,7 @@ import jax
 import numpy as np
 
 from jaxrobust.attacks.registry import attack_name
+from jaxrobust.attacks.schedule import Case, Item, Outcome, Schedule, rank_wrong_classes
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.keys import CLEAN_STAGE, VERIFY_STAGE, item_key_data
 from jaxrobust.core.threat import inside
@@ -25,7 +26,6 @@ from jaxrobust.engine.judge import Case as JudgeCase
 from jaxrobust.engine.judge import Judgement, check_inside, judge
 from jaxrobust.engine.options import EngineOptions, smallest_fitting
 from jaxrobust.engine.pool import Finished, Pool, Ticket
-from jaxrobust.engine.schedule import Case, Item, Outcome, Schedule, rank_wrong_classes
 from jaxrobust.engine.slots import Program
 
 
@@ -189,6 +189,7 @@ class Engine:
       case = self.open_case(int(position), rows, row)
       logits = clean.logits[row]
       case.ranking = rank_wrong_classes(logits, case.label)
+      case.margin = float(clean.margin[row])
       case.nan = int(clean.nan[row])
       case.correct = not clean.nan[row] and (
         int(np.argmax(logits)) == case.label if self.targeted else not clean.adversarial[row]
@@ -276,7 +277,7 @@ class Engine:
       if distance < case.distance:
         case.success, case.distance, case.best = True, distance, finished.image
         case.stage = finished.ticket.item.stage
-      self._settle(finished.ticket, Outcome(bool(success[row]), distance))
+      self._settle(finished.ticket, Outcome(bool(success[row]), distance, float(verdict.margin[row])))
 
   def _settle(self, ticket: Ticket, outcome: Outcome) -> None:
     self._enqueue(ticket.case, self.schedule.follow(ticket.case, ticket.item, outcome))

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from jaxrobust.attacks.schedule import Case, Item
 from jaxrobust.engine.pool import Finished, Pool, Ticket
-from jaxrobust.engine.schedule import Case, Item
 from jaxrobust.engine.scheduler import Engine, EngineStats
 
 Arrays = dict[str, np.ndarray]
@@ -87,7 +87,7 @@ def _export_cases(cases: list[Case]) -> Arrays:
   best = [row for row, case in enumerate(cases) if case.best is not None]
   arrays = {
     "cases.ints": np.array([[int(getattr(case, name)) for name in _CASE_INTS] for case in cases], np.int64),
-    "cases.distance": np.array([case.distance for case in cases], np.float64),
+    "cases.floats": np.array([[case.distance, case.margin] for case in cases], np.float64).reshape(-1, 2),
     "cases.with_best": np.array(best, np.int64),
   }
   if cases:
@@ -107,7 +107,7 @@ def _import_cases(engine: Engine, arrays: Arrays) -> list[Case]:
     case = engine.open_case(int(values[0]), rows, row)
     for name, value in zip(_CASE_INTS[1:], values[1:], strict=True):
       setattr(case, name, bool(value) if name in ("correct", "success") else int(value))
-    case.distance = float(arrays["cases.distance"][row])
+    case.distance, case.margin = map(float, arrays["cases.floats"][row])
     case.ranking = arrays["cases.ranking"][row]
     cases.append(case)
   for place, row in enumerate(arrays["cases.with_best"]):

@@ -7,7 +7,7 @@ for one another, and whoever finishes last merges the shards.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import numpy as np
 from jaxrobust.core.classifier import Classifier, check_logits
 from jaxrobust.core.progress import show
 from jaxrobust.data.source import DataSource
-from jaxrobust.engine.api import check_schedule
+from jaxrobust.engine.api import fit_schedule
 from jaxrobust.engine.options import EngineOptions
 from jaxrobust.engine.scheduler import Engine, Examples
 from jaxrobust.engine.snapshot import restore_snapshot, take_snapshot
@@ -100,6 +100,7 @@ def make_job(
   classifier: Classifier, model: str, data: DataSource, entry: Entry, root: str | Path, options: RunOptions
 ) -> Job:
   """The cell of an entry, and the configuration that decides its verdicts."""
+  entry = replace(entry, schedule=fit_schedule(entry.schedule, classifier.num_classes, False))
   eps = None if entry.eps is None else entry.eps.text
   cell = Cell(model=model, data=data.name, attack=entry.attack, eps=eps, n=len(data), seed=options.seed)
   config = {
@@ -117,7 +118,6 @@ def run_job(job: Job) -> Result:
   stored = find_result(job.root, job.cell, job.config)
   if stored is not None:
     return stored
-  check_schedule(job.entry.schedule, job.classifier.num_classes, False)
   if job.options.processes > 1:
     return _run_share(job)
   path = job.cell.path(job.root)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+import importlib
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from jaxrobust.attacks.registry import attack_config, attack_id, make_attack
+from jaxrobust.attacks.registry import ATTACKS, attack_config, attack_id, make_attack
+from jaxrobust.attacks.schedule import Cascade, CleanPass, Schedule, as_schedule
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.registry import Registry
 from jaxrobust.core.threat import Budget
-from jaxrobust.engine.schedule import Cascade, CleanPass, Schedule, as_schedule
 
 
 @dataclass(frozen=True)
@@ -57,10 +60,23 @@ def entry_of(attack: Any, eps: str | float | Budget | None = None, *, restarts: 
 
 def schedule_id(schedule: Schedule) -> str:
   """The id of a schedule: its own name if it has one, otherwise its attack's, with the number of restarts."""
-  if isinstance(schedule, Cascade) and schedule.name:
-    return f"{schedule.norm}-{schedule.name}"
-  restarts = f"x{len(schedule.stages)}" if len(schedule.stages) > 1 else ""
-  return attack_id(schedule.stages[0].attack) + restarts
+  name = getattr(schedule, "name", None)
+  if isinstance(schedule, Cascade) and name:
+    return f"{schedule.norm}-{name}" + ("" if _is_usual(schedule, name) else f"~{_digest(schedule)}")
+  attack = attack_id(schedule.stages[0].attack)
+  if name:
+    return f"{attack}-{name}"
+  return f"{attack}x{len(schedule.stages)}" if len(schedule.stages) > 1 else attack
+
+
+def _is_usual(schedule: Cascade, name: str) -> bool:
+  return name in ATTACKS and ATTACKS[name](norm=schedule.norm) == schedule
+
+
+def _digest(schedule: Schedule) -> str:
+  """Tells cascades of one name with other parameters apart."""
+  text = json.dumps(schedule_config(schedule), sort_keys=True, default=str)
+  return hashlib.sha256(text.encode()).hexdigest()[:6]
 
 
 def schedule_config(schedule: Schedule) -> list[dict[str, Any]]:
@@ -68,7 +84,9 @@ def schedule_config(schedule: Schedule) -> list[dict[str, Any]]:
   return [{"rank": stage.rank, "restart": stage.restart, **attack_config(stage.attack)} for stage in schedule.stages]
 
 
-SUITES: Registry[Callable[[str, Budget], list[Entry]]] = Registry("suite")
+SUITES: Registry[Callable[[str, Budget], list[Entry]]] = Registry(
+  "suite", lambda: importlib.import_module("jaxrobust.evaluation.protocols")
+)
 
 
 @SUITES.register("basic")

@@ -50,7 +50,7 @@ def test_attack_is_a_plain_value(attack):
 @pytest.mark.parametrize("name", list_attacks())
 def test_every_attack_says_what_it_is(name):
   assert ATTACKS[name].__doc__
-  with pytest.raises(JaxrobustError, match="did you mean|known"):
+  with pytest.raises(JaxrobustError, match=r"did you mean|known"):
     make_attack(name, nonsense=1)
 
 

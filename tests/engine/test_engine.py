@@ -13,13 +13,13 @@ import pytest
 from jaxrobust import testing
 from jaxrobust.attacks import losses
 from jaxrobust.attacks.registry import make_attack
+from jaxrobust.attacks.schedule import Cascade, Stage
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.compilation import count_compilations
 from jaxrobust.core.errors import InputError, VerificationError
 from jaxrobust.core.types import Probe
 from jaxrobust.engine.api import ArraySource, attack_images
 from jaxrobust.engine.options import EngineOptions
-from jaxrobust.engine.schedule import Cascade, Stage
 from jaxrobust.engine.scheduler import Engine
 from jaxrobust.engine.snapshot import restore_snapshot, take_snapshot
 
@@ -255,19 +255,19 @@ def test_nan_logits_are_flagged_and_never_robust(work):
 def test_bad_calls_are_refused_before_anything_compiles(work):
   classifier, images, labels = work
   cases = [
-    (dict(images=(images * 255).astype(np.uint8)), "uint8"),
-    (dict(images=images * 3), r"\[0, 1\]"),
-    (dict(images=np.where(np.arange(50)[:, None, None, None] == 7, np.nan, images)), "NaN"),
-    (dict(images=images[0]), r"\(N, H, W, C\)"),
-    (dict(images=np.zeros((50, 7, 6, 3), np.float32)), "does not take images"),
-    (dict(labels=labels + 10), "labels range"),
-    (dict(labels=labels[:3]), "50 images but 3 labels"),
-    (dict(labels=labels.astype(float)), "whole numbers"),
-    (dict(eps=-0.1), "negative"),
-    (dict(eps="x"), "not a number"),
-    (dict(eps=None), "works within a budget"),
-    (dict(targets=labels + 10), "targets range"),
-    (dict(batch_size=0), "at least 1"),
+    ({"images": (images * 255).astype(np.uint8)}, "uint8"),
+    ({"images": images * 3}, r"\[0, 1\]"),
+    ({"images": np.where(np.arange(50)[:, None, None, None] == 7, np.nan, images)}, "NaN"),
+    ({"images": images[0]}, r"\(N, H, W, C\)"),
+    ({"images": np.zeros((50, 7, 6, 3), np.float32)}, "does not take images"),
+    ({"labels": labels + 10}, "labels range"),
+    ({"labels": labels[:3]}, "50 images but 3 labels"),
+    ({"labels": labels.astype(float)}, "whole numbers"),
+    ({"eps": -0.1}, "negative"),
+    ({"eps": "x"}, "not a number"),
+    ({"eps": None}, "works within a budget"),
+    ({"targets": labels + 10}, "targets range"),
+    ({"batch_size": 0}, "at least 1"),
   ]
   for change, text in cases:
     call = {"images": images, "labels": labels, "eps": EPS, **change}

@@ -16,9 +16,9 @@ def main(out: str) -> None:
   enable_compilation_cache()
   from jaxrobust import testing
   from jaxrobust.attacks.registry import make_attack
+  from jaxrobust.attacks.schedule import Cascade, Stage
   from jaxrobust.data.source import ArraySource
   from jaxrobust.engine.options import EngineOptions
-  from jaxrobust.engine.schedule import Cascade, Stage
   from jaxrobust.evaluation import runner
   from jaxrobust.evaluation.distributed import process_share
   from jaxrobust.evaluation.evaluate import evaluate

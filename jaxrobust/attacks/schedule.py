@@ -7,11 +7,12 @@ mixes items of all examples and stages freely; the rule alone decides what an ex
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol, cast
 
 import numpy as np
 
+from jaxrobust.attacks.losses import LOSSES
 from jaxrobust.attacks.registry import attack_id
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.types import Attack
@@ -34,10 +35,17 @@ class Item(NamedTuple):
 
 
 class Outcome(NamedTuple):
-  """How an item ended, after verification."""
+  """How an item ended, after verification.
+
+  Attributes:
+    success: a verified adversarial image within the item's budget.
+    distance: its norm; infinity without success.
+    margin: of the goal at the last point looked at, positive on success; NaN where nobody looked.
+  """
 
   success: bool
   distance: float
+  margin: float = float("nan")
 
 
 @dataclass(frozen=True)
@@ -63,7 +71,7 @@ class Stage:
 
 @dataclass
 class Case:
-  """An example on its way through the schedule, with the best success so far."""
+  """An example on its way through the schedule: what the clean pass said, and the best success so far."""
 
   position: int
   id: int
@@ -73,6 +81,7 @@ class Case:
   eps: float
   correct: bool
   ranking: np.ndarray
+  margin: float = float("nan")
   success: bool = False
   distance: float = float("inf")
   best: np.ndarray | None = None
@@ -104,6 +113,11 @@ class Schedule(Protocol):
 class Cascade:
   """Stages in order. Budget attacks stop at the first success; minimal ones go on and keep the closest.
 
+  Attributes:
+    stages: what an example goes through.
+    name: for ids and tables; by default that of the first stage's attack.
+    adaptive: whether losses that the classifier has too few classes for may be replaced (see `adapted`).
+
   Example:
     >>> from jaxrobust.attacks.registry import make_attack
     >>> cascade = Cascade.restarts(make_attack("pgd", num_steps=5), 3)
@@ -112,7 +126,8 @@ class Cascade:
   """
 
   stages: tuple[Stage, ...]
-  name: str | None = field(default=None)
+  name: str | None = None
+  adaptive: bool = False
 
   def __post_init__(self) -> None:
     if not self.stages:
@@ -135,6 +150,13 @@ class Cascade:
   def minimal(self) -> bool:
     return all(getattr(stage.attack, "minimal", False) for stage in self.stages)
 
+  def adapted(self, num_classes: int) -> Cascade:
+    """This cascade with margins in place of DLR losses that need more classes, where it may be adapted."""
+    if not self.adaptive:
+      return self
+    stages = tuple(replace(stage, attack=_defined(stage.attack, num_classes)) for stage in self.stages)
+    return self if stages == self.stages else replace(self, stages=stages)
+
   def first(self, case: Case) -> Item | None:
     return self._item(case, 0)
 
@@ -152,6 +174,15 @@ class Cascade:
       if rank <= len(case.ranking):
         return Item(index, int(case.ranking[rank - 1]), case.eps)
     return None
+
+
+def _defined(attack: Attack, num_classes: int) -> Attack:
+  """The attack, or the same on a margin loss that is defined for so few classes."""
+  loss = getattr(attack, "loss", None)
+  if not isinstance(loss, str) or num_classes >= LOSSES[loss].min_classes:
+    return attack
+  substitute = {"dlr": "margin", "dlr-t": "mm"}[loss]
+  return replace(attack, loss=substitute)  # type: ignore[type-var]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,27 @@
+"""The README's attack works as printed, and the names it shows exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import jaxrobust as jr
+
+README = (Path(__file__).parents[1] / "README.md").read_text()
+
+
+def test_the_custom_attack_is_short_and_passes_the_checks():
+  (code,) = [block for block in re.findall(r"```python\n(.*?)```", README, re.S) if "class RandomSearch" in block]
+  attack_lines = code[code.index("@dataclasses") : code.index("jr.testing")].strip().splitlines()
+  assert len(attack_lines) <= 25
+  exec(compile(code, "README.md", "exec"), {})
+
+
+def test_every_public_name_in_the_readme_exists():
+  for name in set(re.findall(r"\bjr\.(\w+)", README)):
+    assert hasattr(jr, name), name
+
+
+def test_readme_opens_with_the_two_commands():
+  opening = README[:700]
+  assert opening.index("bash launch/local.sh") < opening.index("bash launch/test.sh")
