@@ -58,7 +58,7 @@ def _network(variables: dict[str, Array], images: Array) -> Array:
 
 
 def fixture(kind: str = "mlp") -> Classifier:
-  """A small classifier: `mlp` (smooth), `flat` (zero gradient), `nan` (NaN gradient where the first pixel is bright)."""
+  """A small classifier: `mlp` (smooth), `flat` (zero gradient), `nan` (NaN where the first pixel is bright)."""
   rng = np.random.default_rng(7)
   gain = 0.0 if kind == "flat" else 1.0
   weights = {

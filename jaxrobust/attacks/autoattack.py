@@ -6,11 +6,11 @@ AutoAttack (Croce and Hein 2020, arXiv:2003.01690; parameters of the authors' co
   rand      apgd-ce, apgd-dlr, for randomised classifiers: gradients are means over `samples` passes (20)
 In l1, apgd-ce has 5 restarts and apgd-t 5 targets. Targets are the most likely wrong classes by clean logits.
 
-MM3, MM5, MM9 (Gao et al. 2022, arXiv:2206.07314; MM5 in OODRobustBench): 20 steps towards the 3, 5 or 9 most likely wrong
-classes; MM+: 100 steps, 9 targets.
+MM3, MM5, MM9 (Gao et al. 2022, arXiv:2206.07314; MM5 in OODRobustBench): 20 steps towards the 3, 5 or 9 most likely
+wrong classes; MM+: 100 steps, 9 targets.
 
-Norms l1, l2, linf; untargeted. A success ends an example's way through the cascade, so the result is the pointwise worst
-case. Known deviations: an example goes on to its next stage at once instead of waiting for the whole set, and every
+Norms l1, l2, linf; untargeted. A success ends an example's way through the cascade, so the result is the pointwise
+worst case. Known deviations: an example goes on to its next stage at once instead of waiting for the whole set, and every
 stage's noise depends on the example alone; fab is a minimal attack that stops here once it is inside the budget.
 With too few classes for DLR (3) or its targeted form (4) the plain margins stand in, and the result says so.
 """

@@ -1,7 +1,7 @@
 """Minimum-budget search: the smallest eps at which a budget attack succeeds, for each example.
 
-The robustness curves of ARES (Dong et al. 2020, arXiv:1912.11852) need it: one search per example serves every eps. There, all
-examples go through 5 doublings and 10 bisections of full attacks. Here each example searches on its own,
+The robustness curves of ARES (Dong et al. 2020, arXiv:1912.11852) need it: one search per example serves every eps.
+There, all examples go through 5 doublings and 10 bisections of full attacks. Here each example searches on its own,
   * from the margin that the last attack left, by the secant rule, where it is known, and by doubling and bisection
     where not; a success replaces the upper bound by the distance it really needed;
   * until upper and lower bound agree to `tolerance`, or after `max_items` attacks;

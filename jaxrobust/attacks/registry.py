@@ -50,7 +50,6 @@ def attack_name(attack: Any) -> str:
   return str(getattr(attack, "name", type(attack).__name__.lower()))
 
 
-@functools.cache
 def attack_id(attack: Any) -> str:
   """The id used in cells and tables: norm, name, steps where there is more than one, and what is not default.
 
@@ -59,6 +58,11 @@ def attack_id(attack: Any) -> str:
   >>> attack_id(make_attack("pgd", num_steps=20, step_size=0.1))
   'linf-pgd-20,step_size=0.1'
   """
+  return _attack_id(attack)
+
+
+@functools.cache
+def _attack_id(attack: Any) -> str:
   name, steps = attack_name(attack), getattr(attack, "num_steps", 1)
   parts = [getattr(attack, "norm", "linf"), name, *([str(steps)] if steps > 1 else [])]
   return ",".join(["-".join(parts), *_special(attack, name)])
@@ -68,7 +72,7 @@ def _special(attack: Any, name: str) -> list[str]:
   """Hyper-parameters that differ from what the same norm and steps have by default."""
   if not dataclasses.is_dataclass(attack):
     return []
-  build = ATTACKS[name] if name in ATTACKS else type(attack)
+  build: Callable[..., Any] = ATTACKS[name] if name in ATTACKS else type(attack)
   known = inspect.signature(build).parameters
   usual = build(**{key: getattr(attack, key) for key in ("norm", "num_steps") if key in known and hasattr(attack, key)})
   if type(usual) is not type(attack):

@@ -82,6 +82,7 @@ class Case:
   correct: bool
   ranking: np.ndarray
   margin: float = float("nan")
+  softmax: bool = False
   success: bool = False
   distance: float = float("inf")
   best: np.ndarray | None = None

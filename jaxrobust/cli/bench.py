@@ -14,7 +14,10 @@ from jaxrobust.cli.configuration import parse
 from jaxrobust.core.compilation import enable_compilation_cache
 from jaxrobust.core.registry import unknown_name
 
-BENCHES = {"engine": "slots against fixed batches"}
+BENCHES = {
+  "engine": "slots against fixed batches",
+  "attacks": "attacks against other implementations of them",
+}
 
 
 def run(argv: list[str]) -> int:

@@ -28,6 +28,9 @@ from jaxrobust.engine.options import EngineOptions, smallest_fitting
 from jaxrobust.engine.pool import Finished, Pool, Ticket
 from jaxrobust.engine.slots import Program
 
+# Logits that are all positive and sum to one are probabilities: a softmax left in the model starves every gradient.
+SOFTMAX_TOLERANCE = 1e-5
+
 
 class Examples(NamedTuple):
   """Some rows of a source: ids decide the keys, a target of -1 means none."""
@@ -62,6 +65,7 @@ class Verdict(NamedTuple):
     queries: forward passes the attacks spent on it. steps: attack steps.
     nan: points where logits or gradients were not finite. flat: points with a zero gradient.
     disagreements: successes that an attack saw but the verification did not confirm.
+    softmax: the clean output looks like probabilities instead of logits.
   """
 
   position: int
@@ -76,6 +80,7 @@ class Verdict(NamedTuple):
   nan: int
   flat: int
   disagreements: int
+  softmax: bool
 
 
 @dataclasses.dataclass
@@ -190,6 +195,7 @@ class Engine:
       logits = clean.logits[row]
       case.ranking = rank_wrong_classes(logits, case.label)
       case.margin = float(clean.margin[row])
+      case.softmax = bool(logits.min() >= 0 and abs(float(logits.sum()) - 1) < SOFTMAX_TOLERANCE)
       case.nan = int(clean.nan[row])
       case.correct = not clean.nan[row] and (
         int(np.argmax(logits)) == case.label if self.targeted else not clean.adversarial[row]
@@ -298,5 +304,6 @@ class Engine:
         case.nan,
         case.flat,
         case.disagreements,
+        case.softmax,
       )
     )

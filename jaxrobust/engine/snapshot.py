@@ -17,7 +17,7 @@ from jaxrobust.engine.pool import Finished, Pool, Ticket
 from jaxrobust.engine.scheduler import Engine, EngineStats
 
 Arrays = dict[str, np.ndarray]
-_CASE_INTS = ("position", "correct", "success", "stage", "queries", "steps", "nan", "flat", "disagreements")
+_CASE_INTS = ("position", "correct", "success", "stage", "queries", "steps", "nan", "flat", "disagreements", "softmax")
 
 
 def take_snapshot(engine: Engine) -> tuple[Arrays, dict[str, Any]]:
@@ -106,7 +106,7 @@ def _import_cases(engine: Engine, arrays: Arrays) -> list[Case]:
   for row, values in enumerate(ints):
     case = engine.open_case(int(values[0]), rows, row)
     for name, value in zip(_CASE_INTS[1:], values[1:], strict=True):
-      setattr(case, name, bool(value) if name in ("correct", "success") else int(value))
+      setattr(case, name, bool(value) if name in ("correct", "success", "softmax") else int(value))
     case.distance, case.margin = map(float, arrays["cases.floats"][row])
     case.ranking = arrays["cases.ranking"][row]
     cases.append(case)

@@ -1,8 +1,8 @@
 """The attack protocols of the published benchmarks, as suites: `make_suite("robustart-large")`.
 
 RobustART (paper 000, appendix E.3, and its code): nine attacks at three budgets. l1 100/400/1600, l2 0.5/2/8,
-  linf 0.5/2/8 over 255; PGD and MIM 20 steps of 3/40 eps, DDN 10 steps, C&W 5 searches of 100 steps of 0.001. The ninth,
-  transfer, needs a source network and belongs to the transfer suites.
+  linf 0.5/2/8 over 255; PGD and MIM 20 steps of 3/40 eps, DDN 10 steps, C&W 5 searches of 100 steps of 0.001. The
+  ninth, transfer, needs a source network and belongs to the transfer suites.
 ARES (paper 001, appendix B): linf 8/255, l2 1.0; BIM and MIM 20 steps of 0.15 eps, DeepFool 100, C&W 100 steps.
 ARES-Bench (paper 003, appendix A): FGSM, PGD-100 (steps of 1/255) and AutoAttack, linf 4/255.
 OODRobustBench (paper 002): MM5 at the budget given (8/255 on CIFAR-10, 4/255 on ImageNet, l2 0.5).
@@ -13,6 +13,7 @@ RobustBench: AutoAttack standard.
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 from jaxrobust.core.threat import Budget
 from jaxrobust.evaluation.suites import SUITES, Entry, attack_entry, clean_entry
@@ -30,7 +31,7 @@ def _robustart(size: str, norm: str, eps: Budget) -> list[Entry]:
   """Clean accuracy and RobustART's attacks at one of its three budgets (norm and eps are the protocol's own)."""
   del norm, eps
   linf, l2, l1 = ROBUSTART[size]
-  steps = {"num_steps": 20, "step_size": 3 / 40}
+  steps: dict[str, Any] = {"num_steps": 20, "step_size": 3 / 40}
   return [
     clean_entry(),
     attack_entry("fgsm", linf),
@@ -54,7 +55,7 @@ for _size in ROBUSTART:
 @SUITES.register("ares")
 def ares(norm: str, eps: Budget) -> list[Entry]:
   """ARES' white-box attacks in one norm; its own budgets are linf 8/255 and l2 1.0."""
-  steps = {"norm": norm, "num_steps": 20, "step_size": 0.15}
+  steps: dict[str, Any] = {"norm": norm, "num_steps": 20, "step_size": 0.15}
   entries = [
     clean_entry(),
     attack_entry("fgsm", eps, norm=norm),

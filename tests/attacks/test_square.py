@@ -1,4 +1,4 @@
-"""Square Attack: schedule, windows and bumps against direct loops, the search rule, and the authors' robust accuracy."""
+"""Square Attack: schedule, windows and bumps against direct loops, the search rule, the authors' robust accuracy."""
 
 from __future__ import annotations
 

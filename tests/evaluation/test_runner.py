@@ -154,9 +154,13 @@ def test_summary_and_findings_follow_from_the_flags():
     "robust": np.array([True, False, False, False]),
     "nan": np.array([False, True, False, False]),
     "disagree": no,
+    "softmax": np.array([True, True, True, False]),
+    "stage": np.array([-1, 0, 1, 1], np.int32),
     "queries": np.array([5, 1, 2, 0], np.int32),
     "flat": np.array([0, 0, 3, 0], np.int32),
   }
   assert summarise(examples)["robust_accuracy"] == 0.25 and summarise(examples)["nan"] == 1
-  kinds = {finding["kind"]: finding for finding in find_issues(examples)}
-  assert set(kinds) == {"nan", "zero-gradient"} and kinds["zero-gradient"]["fraction"] == pytest.approx(1 / 3)
+  kinds = {finding["kind"]: finding for finding in find_issues(examples, ["apgd-ce", "square"])}
+  assert set(kinds) == {"nan", "zero-gradient", "softmax-output", "square-beats-white-box"}
+  assert kinds["square-beats-white-box"]["examples"] == 2
+  assert kinds["zero-gradient"]["fraction"] == pytest.approx(1 / 3)

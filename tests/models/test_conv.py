@@ -121,7 +121,9 @@ def test_the_layer_follows_pytorch_and_keeps_the_precision_of_its_input():
   kernel, bias = variables["params"]["kernel"], jnp.arange(4.0)
   assert kernel.shape == (3, 3, 1, 4)
   out = layer.apply({"params": {"kernel": kernel, "bias": bias}}, images)
-  np.testing.assert_allclose(out, plain(images, kernel, (2, 2), ((1, 1), (1, 1)), (1, 1), 2) + bias, rtol=1e-5, atol=1e-5)
+  np.testing.assert_allclose(
+    out, plain(images, kernel, (2, 2), ((1, 1), (1, 1)), (1, 1), 2) + bias, rtol=1e-5, atol=1e-5
+  )
   assert layer.apply(variables, images.astype(jnp.bfloat16)).dtype == jnp.bfloat16
   assert "bias" not in Conv(4, use_bias=False).init(jax.random.key(0), images)["params"]
 
