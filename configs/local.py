@@ -23,7 +23,7 @@ def get_config(arg: str | None = None) -> ConfigDict:
     }
   )
   config.data = "digits32"
-  config.suite = "basic"
+  config.suite = "basic" if tiny else "main"
   config.norm = "linf"
   config.eps = "16/255"
   config.n = 32 if tiny else 0

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
   from jaxrobust import testing as testing
+  from jaxrobust.attacks.minimum_budget import MinimumBudget as MinimumBudget
   from jaxrobust.attacks.registry import list_attacks as list_attacks
   from jaxrobust.attacks.registry import make_attack as make_attack
   from jaxrobust.attacks.schedule import Cascade as Cascade
@@ -40,6 +41,7 @@ _HOMES = {
   "Cost": "core.types",
   "EngineOptions": "engine.options",
   "JaxrobustError": "core.errors",
+  "MinimumBudget": "attacks.minimum_budget",
   "Probe": "core.types",
   "Problem": "core.types",
   "Stage": "attacks.schedule",

@@ -12,12 +12,12 @@ import pytest
 
 from jaxrobust.attacks.fab import FAB, FABT
 from jaxrobust.attacks.hyperplane import boundaries, likely_wrong, towards
+from jaxrobust.attacks.schedule import Cascade, Stage
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.types import Cost, Problem
 from jaxrobust.engine.api import attack_images
 from jaxrobust.engine.options import EngineOptions
-from jaxrobust.attacks.schedule import Cascade, Stage
 from tests import realdata
 from tests.realdata import needs_data
 

@@ -170,9 +170,10 @@ def test_settings():
 @pytest.mark.slow
 @pytest.mark.parametrize("norm", NORMS)
 def test_robust_accuracy_of_the_authors(norm):
-  """One run each, over 500 images: 3 seeds differed by up to 1.6 points (l2) here and by 0.2 (linf) there."""
+  """Random searches differ: three seeds of the authors' code gave 72.6 to 72.8 % (linf), 58.0 to 59.6 % (l2), 56.0 % and the
+  recorded 60.6 % (l1) here; three of ours 72.2 to 73.0 %, 58.0 to 59.6 % and 56.6 to 59.4 %."""
   x, y = realdata.fmnist_test(500)
   flags = realdata.reference_flags(f"autoattack/square1000_{norm}")
   result = attack_images(Square(norm, num_steps=1000), realdata.fmnist_network(), x, y, eps=EPS[norm], seed=1)
-  assert abs(result.robust.mean() - flags.mean()) <= 0.01
-  assert (result.robust == flags).mean() >= 0.92
+  assert abs(result.robust.mean() - flags.mean()) <= {"linf": 0.008, "l2": 0.02, "l1": 0.045}[norm]
+  assert (result.robust == flags).mean() >= {"linf": 0.97, "l2": 0.92, "l1": 0.87}[norm]
