@@ -170,8 +170,8 @@ def test_settings():
 @pytest.mark.slow
 @pytest.mark.parametrize("norm", NORMS)
 def test_robust_accuracy_of_the_authors(norm):
-  """Random searches differ: three seeds of the authors' code gave 72.6 to 72.8 % (linf), 58.0 to 59.6 % (l2), 56.0 % and the
-  recorded 60.6 % (l1) here; three of ours 72.2 to 73.0 %, 58.0 to 59.6 % and 56.6 to 59.4 %."""
+  """Random searches differ. Over seeds, the authors' code gave 72.6 to 72.8 % (linf), 58.0 to 59.6 % (l2) and
+  56.0 to 60.6 % (l1); ours 72.2 to 73.0 %, 58.0 to 59.6 % and 56.6 to 59.4 %."""
   x, y = realdata.fmnist_test(500)
   flags = realdata.reference_flags(f"autoattack/square1000_{norm}")
   result = attack_images(Square(norm, num_steps=1000), realdata.fmnist_network(), x, y, eps=EPS[norm], seed=1)
