@@ -20,7 +20,7 @@ from jaxrobust.engine.api import AttackResult, attack_images
 from jaxrobust.engine.success import adversarial
 
 ATTACK = PGD(num_steps=20)
-SLOTS = 64
+SLOTS = 16
 
 
 @jax.jit

@@ -130,12 +130,21 @@ def check_logits(classifier: Classifier, image_shape: tuple[int, int, int]) -> N
   """Refuses a classifier that cannot take the images, before anything compiles."""
   if classifier.input_shape is not None and tuple(classifier.input_shape) != tuple(image_shape):
     raise InputError(f"images are {tuple(image_shape)}, the classifier takes {tuple(classifier.input_shape)}")
+  leaves, tree = jax.tree.flatten(classifier)
+  abstract = jax.tree.unflatten(tree, [jax.ShapeDtypeStruct(np.shape(leaf), jnp.result_type(leaf)) for leaf in leaves])
+  signature = (tree, tuple((np.shape(leaf), str(jnp.result_type(leaf))) for leaf in leaves), tuple(image_shape))
+  if signature in _CHECKED:  # Tracing a network takes longer than attacking a few images.
+    return
   images = jax.ShapeDtypeStruct((2, *image_shape), jnp.float32)
   key = jax.eval_shape(lambda: jax.random.key(0))
   try:
-    logits = jax.eval_shape(lambda c, x, k: c(x, k), classifier, images, key)
+    logits = jax.eval_shape(lambda c, x, k: c(x, k), abstract, images, key)
   except Exception as error:
     reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
     raise InputError(f"the classifier does not take images of shape {tuple(image_shape)}: {reason}") from error
   if logits.shape != (2, classifier.num_classes):
     raise InputError(f"the classifier returns {logits.shape[1:]} per image, expected ({classifier.num_classes},)")
+  _CHECKED.add(signature)
+
+
+_CHECKED: set = set()
