@@ -10,8 +10,8 @@ MM3, MM5, MM9 (Gao et al. 2022, arXiv:2206.07314; MM5 in OODRobustBench): 20 ste
 wrong classes; MM+: 100 steps, 9 targets.
 
 Norms l1, l2, linf; untargeted. A success ends an example's way through the cascade, so the result is the pointwise
-worst case. Known deviations: an example goes on to its next stage at once instead of waiting for the whole set, and every
-stage's noise depends on the example alone; fab is a minimal attack that stops here once it is inside the budget.
+worst case. Known deviations: an example goes on to its next stage at once instead of waiting for the whole set, and
+every stage's noise depends on the example alone; fab is a minimal attack that stops here once it is inside the budget.
 With too few classes for DLR (3) or its targeted form (4) the plain margins stand in, and the result says so.
 """
 

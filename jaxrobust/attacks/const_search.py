@@ -50,11 +50,13 @@ class Rounds:
     count: values of c that are tried.
     steps: steps for each of them.
     abort_early: end a round whose loss has stopped falling.
+    patient: not if it had a success; for step sizes that decay, where a standstill is not the end.
   """
 
   count: int
   steps: int
   abort_early: bool = True
+  patient: bool = False
 
   def __post_init__(self) -> None:
     if self.count < 1 or self.steps < 1:
@@ -122,7 +124,7 @@ def follow(search: ConstSearch, success: Array, loss: Array, rounds: Rounds) -> 
   progress, stalled = watch(search.progress, loss, rounds.steps)
   over = total >= (search.round + 1) * rounds.steps
   if rounds.abort_early:
-    over |= stalled
+    over |= (stalled & ~found) if rounds.patient else stalled
   here = search._replace(total=total, found=found, progress=progress)
   return select(over, _next_round(here, rounds), here), over
 

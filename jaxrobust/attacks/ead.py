@@ -10,7 +10,8 @@ Source: Chen et al. 2018 (arXiv:1709.04114) and their code: 9 values of c from 1
 root of what is left of the round, threshold beta (not alpha · beta). beta 0.01 as in foolbox 3; the authors' code
 has 0.001. Deviations: 1,000 steps per round (authors and foolbox: 10,000). ISTA without the momentum of FISTA: the
 point that is shrunk is the point that is looked at, so a step costs one evaluation where FISTA with a decision
-costs two, and it found closer images on the reference network. See `const_search` for how rounds end.
+costs two, and it found closer images on the reference network. A round without a success ends early by the rule
+of `const_search`; one with a success takes all its steps, since the smaller alpha of its end still gains much.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class EAD:
 
   @property
   def rounds(self) -> Rounds:
-    return Rounds(self.binary_search_steps, self.steps, self.abort_early)
+    return Rounds(self.binary_search_steps, self.steps, self.abort_early, patient=True)
 
   @property
   def num_steps(self) -> int:

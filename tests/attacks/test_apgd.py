@@ -209,9 +209,7 @@ def test_flags_of_the_authors(name, norm):
   images, labels = realdata.fmnist_test(len(theirs))
   # One number of slots, so that little is compiled.
   options = EngineOptions.for_platform(64, shrink=False)
-  ours = attack_images(
-    attack, realdata.fmnist_network(), images, labels, eps=reference["eps"], options=options
-  ).robust
+  ours = attack_images(attack, realdata.fmnist_network(), images, labels, eps=reference["eps"], options=options).robust
   agree, points = AGREEMENT[norm]
   assert (ours != theirs).sum() <= (1 - agree) * len(theirs) + 1
   assert abs(ours.sum() - theirs.sum()) <= points * len(theirs) + 1

@@ -122,31 +122,25 @@ def test_names_and_parameters():
 
 @realdata.needs_data
 @pytest.mark.slow
-def test_l2_with_foolbox_parameters():
+def test_l2_is_as_close_as_the_best_peer_with_as_many_steps():
   small = CWL2(binary_search_steps=5, steps=200)
-  ours, theirs = compare(small, FOOLBOX, 100)
-  found = np.isfinite(theirs)
-  assert np.isfinite(ours).all() and found.mean() < 0.9
-  assert np.median(ours) <= 1.01 * np.median(theirs) and np.median(ours[found]) <= 1.01 * np.median(theirs[found])
+  ours, foolbox = compare(small, FOOLBOX, 200)
+  _, cleverhans = compare(small, CLEVERHANS, 200)
+  assert np.isfinite(ours).all() and np.isfinite(foolbox).mean() < 0.7 and np.isfinite(cleverhans).mean() < 0.96
+  for theirs in (foolbox, cleverhans):
+    found = np.isfinite(theirs)
+    assert np.median(ours) <= 1.01 * np.median(theirs)
+    assert np.median(ours[found]) <= 1.01 * np.median(theirs[found])
 
 
 @realdata.needs_data
 @pytest.mark.slow
-def test_l2_starting_over_is_foolbox():
+def test_l2_starting_over_is_no_worse_than_foolbox_image_by_image():
   same = CWL2(binary_search_steps=5, steps=200, abort_early=False, warm_start=False)
-  ours, theirs = compare(same, FOOLBOX, 60)
-  found = np.isfinite(theirs) & np.isfinite(ours)
-  assert np.isfinite(ours).sum() <= found.sum() + 1
-  assert np.mean(ours[found] <= 1.01 * theirs[found]) > 0.98
-
-
-@realdata.needs_data
-@pytest.mark.slow
-def test_l2_with_cleverhans_parameters():
-  same = CWL2(binary_search_steps=5, steps=200, step_size=0.005, initial_const=0.01, abort_early=False)
-  ours, theirs = compare(same, CLEVERHANS, 100)
-  assert np.isfinite(ours).all()
-  assert np.median(ours) <= 1.01 * np.median(theirs)
+  ours, theirs = compare(same, FOOLBOX, 50)
+  found = np.isfinite(theirs)
+  assert np.isfinite(ours[found]).all()
+  assert np.mean(ours[found] <= 1.01 * theirs[found]) > 0.95
 
 
 @realdata.needs_data

@@ -81,11 +81,14 @@ def test_two_classes_have_one_target():
 
 @needs_data
 @pytest.mark.slow
-@pytest.mark.parametrize("name,steps,targets,n", [
-  ("mm3_20", 20, 3, 500),
-  ("mm9_20", 20, 9, 250),
-  ("mmplus_k9_100", 100, 9, 40),
-])
+@pytest.mark.parametrize(
+  "name,steps,targets,n",
+  [
+    ("mm3_20", 20, 3, 500),
+    ("mm9_20", 20, 9, 250),
+    ("mmplus_k9_100", 100, 9, 40),
+  ],
+)
 def test_flags_of_the_authors(name, steps, targets, n):
   theirs = realdata.reference_flags(f"mm-attack/{name}_linf")[:n]
   eps = realdata.reference_runs()[f"mm-attack/{name}_linf"]["eps"]
