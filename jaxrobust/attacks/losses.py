@@ -89,8 +89,16 @@ def cross_entropy(logits: Array, label: Array, target: Array) -> Array:
   >>> round(float(cross_entropy(z, 0, -1)), 4), round(float(cross_entropy(z, 0, 1)), 4)
   (0.4076, -1.4076)
   """
-  log_p = jax.nn.log_softmax(logits)
-  return jnp.where(target >= 0, at(log_p, target), -at(log_p, label))
+  # -log softmax_y = softplus(logsumexp of the others - z_y). Written so, its gradient has no 1 - softmax_y, which
+  # cancels in float32 from margins of about 16 on and would look like gradient masking.
+  away = jax.nn.softplus(_others(logits, label) - at(logits, label))
+  towards = -jax.nn.softplus(_others(logits, target) - at(logits, target))
+  return jnp.where(target >= 0, towards, away)
+
+
+def _others(logits: Array, index: Array) -> Array:
+  """The log-sum-exp of all logits but for `index`."""
+  return jax.nn.logsumexp(jnp.where(jnp.arange(logits.shape[-1]) == index, -jnp.inf, logits))
 
 
 @_loss("margin", 2, "optional")

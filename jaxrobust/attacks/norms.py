@@ -13,7 +13,6 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-import optax
 
 from jaxrobust.core.types import Array
 
@@ -60,7 +59,11 @@ def project(norm: str, image: Array, centre: Array, eps: Array) -> Array:
     return jnp.clip(image, jnp.maximum(centre - eps, 0.0), jnp.minimum(centre + eps, 1.0))
   if norm == "l2":
     # A point of the ball moves towards the centre when it is clipped into a box that holds the centre.
-    return jnp.clip(centre + optax.projections.projection_l2_ball(image - centre, eps), 0.0, 1.0)
+    # (optax's projection divides 0 by 0 at the centre of an empty ball and inf by inf in an endless one.)
+    delta = image - centre
+    length = _l2(delta)
+    shrink = jnp.where(length > eps, eps / jnp.where(length > 0, length, 1.0), 1.0)
+    return jnp.clip(centre + shrink * delta, 0.0, 1.0)
   return _project_l1_box(image, centre, eps)
 
 

@@ -37,7 +37,10 @@ def make_attack(name: str, **parameters: Any) -> Any:
   for key in parameters:
     if key not in known or key == "name":
       raise unknown_name(f"parameter of attack {name!r}", key, [k for k in known if k != "name"])
-  return build(**parameters)
+  try:
+    return build(**parameters)
+  except TypeError as error:
+    raise InputError(f"attack {name!r} cannot take these parameters: {error}") from None
 
 
 def list_attacks(pattern: str = "*") -> list[str]:
@@ -91,5 +94,7 @@ def attack_config(attack: Any) -> dict[str, Any]:
 
 def check_steps(num_steps: int) -> None:
   """Refuses attacks that would look at nothing."""
+  if not isinstance(num_steps, int) or isinstance(num_steps, bool):
+    raise InputError(f"num_steps must be a whole number, got {num_steps!r}")
   if num_steps < 1:
     raise InputError(f"an attack needs at least 1 step, got num_steps={num_steps}")

@@ -96,9 +96,12 @@ def load_config(path: str) -> ConfigDict:
   if argument and not inspect.signature(get_config).parameters:
     raise InputError(f"{file} takes no argument, got {argument!r}")
   try:
-    return get_config(argument) if argument else get_config()
+    config = get_config(argument) if argument else get_config()
   except (KeyError, ValueError) as error:
     raise InputError(f"{file} does not know {argument!r}: {_one_line(error)}") from None
+  if not isinstance(config, ConfigDict):
+    raise InputError(f"{file}: get_config returns {type(config).__name__}, not a ConfigDict")
+  return config
 
 
 def _config_file(argv: list[str]) -> tuple[str | None, list[str]]:
@@ -120,6 +123,8 @@ def _merge(config: ConfigDict, loaded: ConfigDict, path: str) -> None:
   for key in loaded:
     if key not in config:
       raise unknown_name(f"key in {path}", key, sorted(config))
+    if type(loaded[key]) is not type(config[key]) and not isinstance(loaded[key], int):
+      raise InputError(f"{path}: {key} takes {type(config[key]).__name__}, got {loaded[key]!r}")
   with config.unlocked():
     config.update(loaded)
 

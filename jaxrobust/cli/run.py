@@ -30,26 +30,33 @@ def run(argv: list[str]) -> int:
   if not config.networks:
     raise InputError("no networks to train; pass --config=configs/local.py or a config of your own")
   enable_compilation_cache()
+  from jaxrobust.data.registry import load_data
   from jaxrobust.engine.options import EngineOptions
   from jaxrobust.evaluation.evaluate import evaluate
   from jaxrobust.evaluation.runner import RunOptions
+  from jaxrobust.evaluation.suites import make_suite
   from jaxrobust.results import check_writable
-  from jaxrobust.training.loop import make_train_config, train
+  from jaxrobust.training import loop
+  from jaxrobust.training.loop import check_train_config, make_train_config
 
   out = Path(config.out)
+  # Everything is read before anything is trained: a typo must not cost an hour.
+  settings = {name: make_train_config(dict(network)) for name, network in config.networks.items()}
+  for setting in settings.values():
+    check_train_config(setting)
+  entries = make_suite(config.suite, config.norm, config.eps)
+  data = load_data(config.data)
   check_writable(out)
   folders = {
-    name: train(make_train_config(dict(network)), out / "models" / name, title=f"train {name}", quiet=config.quiet)
-    for name, network in config.networks.items()
+    name: loop.train(setting, out / "models" / name, title=f"train {name}", quiet=config.quiet)
+    for name, setting in settings.items()
   }
   options = RunOptions(EngineOptions.for_platform(config.batch_size or None), seed=config.seed, quiet=config.quiet)
   reports = [
     evaluate(
       folder,
-      config.data,
-      config.suite,
-      norm=config.norm,
-      eps=config.eps,
+      data,
+      entries,
       n=config.n or None,
       name=name,
       out=out / "results",

@@ -27,14 +27,22 @@ from jaxrobust.core.registry import unknown_name
 BALL_RTOL = 1e-5
 BALL_ATOL = 1e-7
 
+# No two images of a sensible size are this far apart in any norm.
+LARGEST_BUDGET = 1e12
 
-def inside(distance: Any, eps: Any) -> Any:
+
+def slack(norm: str, size: int) -> float:
+  """How much rounding an image of `size` float32 pixels can add to the norm of a perturbation."""
+  return BALL_ATOL * {"linf": 1.0, "l2": size**0.5, "l1": float(size)}[norm]
+
+
+def inside(distance: Any, eps: Any, atol: float = BALL_ATOL) -> Any:
   """Whether a distance counts as within the budget; for scalars, NumPy and JAX arrays.
 
   >>> inside(8 / 255 + 1e-8, 8 / 255), inside(0.04, 8 / 255)
   (True, False)
   """
-  return distance <= eps * (1 + BALL_RTOL) + BALL_ATOL
+  return distance <= eps * (1 + BALL_RTOL) + atol
 
 
 NORMS = ("l1", "l2", "linf")
@@ -70,6 +78,8 @@ class Budget:
       raise InputError(f"eps {eps!r} is not a number or a fraction such as 8/255") from None
     if value < 0:
       raise InputError(f"eps {text} is negative; a budget is at least 0")
+    if value > LARGEST_BUDGET:
+      raise InputError(f"eps {text} is larger than any distance between images; minimal attacks take no eps at all")
     return cls(text)
 
 

@@ -89,10 +89,16 @@ def judge(
 
 
 def check_inside(
-  examples: np.ndarray, judgement: Judgement, eps: np.ndarray, names: list[str], used: np.ndarray, minimal: np.ndarray
+  examples: np.ndarray,
+  judgement: Judgement,
+  eps: np.ndarray,
+  names: list[str],
+  used: np.ndarray,
+  minimal: np.ndarray,
+  atol: float,
 ) -> None:
   """Raises where an image in use lies outside the box or, for a budget attack, outside its ball."""
-  outside = ~inside(judgement.distance, eps) & ~minimal
+  outside = ~inside(judgement.distance, eps, atol) & ~minimal
   for what, bad in (("not finite or outside [0, 1]", ~judgement.in_box), ("outside its ball", outside)):
     bad = bad & used
     if bad.any():

@@ -20,7 +20,7 @@ from jaxrobust.attacks.registry import attack_name
 from jaxrobust.attacks.schedule import Case, Item, Outcome, Schedule, rank_wrong_classes
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.keys import CLEAN_STAGE, VERIFY_STAGE, item_key_data
-from jaxrobust.core.threat import inside
+from jaxrobust.core.threat import inside, slack
 from jaxrobust.core.types import Attack
 from jaxrobust.engine.judge import Case as JudgeCase
 from jaxrobust.engine.judge import Judgement, check_inside, judge
@@ -131,6 +131,7 @@ class Engine:
     self.samples = samples if classifier.randomised else 1
     self.sizes = self.options.sizes()
     self.norm = getattr(schedule.stages[0].attack, "norm", "linf") if schedule.stages else "linf"
+    self.slack = slack(self.norm, int(np.prod(source.image_shape)))
     self.stats = EngineStats()
     self.position = 0
     self.pools = self._make_pools()
@@ -272,9 +273,11 @@ class Engine:
     eps = np.array([finished.ticket.item.eps for finished in docket], np.float32)
     attacks = [self.schedule.stages[finished.ticket.item.stage].attack for finished in docket]
     minimal = np.array([getattr(attack, "minimal", False) for attack in attacks])
-    check_inside(rows.ids, verdict, eps, [attack_name(attack) for attack in attacks], claimed | success, minimal)
+    check_inside(
+      rows.ids, verdict, eps, [attack_name(attack) for attack in attacks], claimed | success, minimal, self.slack
+    )
     disagree = claimed & ~success
-    success &= inside(verdict.distance, eps)
+    success &= inside(verdict.distance, eps, self.slack)
     for row, finished in enumerate(docket):
       case = cases[row]
       case.nan += int(verdict.nan[row])

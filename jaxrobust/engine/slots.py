@@ -23,7 +23,7 @@ from jaxrobust.attacks import norms
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.gradients import ImageLogits
 from jaxrobust.core.mesh import AXIS, row_sharding
-from jaxrobust.core.threat import inside
+from jaxrobust.core.threat import inside, slack
 from jaxrobust.core.types import Array, Attack, Cost, Problem
 from jaxrobust.engine.success import adversarial
 
@@ -111,7 +111,7 @@ def _advance_one(program: Program, classifier: Classifier, targeted: Array, slot
   distance = norms.distance(program.norm, probe.image - problem.image)
   hit = adversarial(probe.logits, problem.label, problem.target, targeted) & jnp.isfinite(distance)
   if program.strays:
-    hit &= inside(distance, problem.eps)
+    hit &= inside(distance, problem.eps, slack(program.norm, problem.image.size))
   better = hit & (distance < books.distance) if program.minimal else hit & ~books.found
   step = books.step + 1
   found = books.found | hit

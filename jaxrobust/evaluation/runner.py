@@ -16,7 +16,9 @@ import numpy as np
 
 from jaxrobust.attacks.registry import attack_name
 from jaxrobust.core.classifier import Classifier, check_logits
+from jaxrobust.core.errors import InputError
 from jaxrobust.core.progress import show
+from jaxrobust.core.registry import unknown_name
 from jaxrobust.data.source import DataSource
 from jaxrobust.engine.api import fit_schedule
 from jaxrobust.engine.options import EngineOptions
@@ -42,6 +44,8 @@ from jaxrobust.results import (
   shard_path,
 )
 
+PRECISIONS = ("highest", "high", "default", "float32", "bfloat16")
+
 
 @dataclass(frozen=True)
 class RunOptions:
@@ -65,6 +69,12 @@ class RunOptions:
   process: int = 0
   processes: int = 1
   quiet: bool = False
+
+  def __post_init__(self) -> None:
+    if self.precision not in PRECISIONS:
+      raise unknown_name("precision", self.precision, list(PRECISIONS))
+    if self.seed < 0:
+      raise InputError(f"the seed must be at least 0, got {self.seed}")
 
 
 @dataclass(frozen=True)

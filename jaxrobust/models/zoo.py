@@ -28,11 +28,22 @@ _WEIGHTS = "weights"
 def fingerprint(classifier: Classifier) -> str:
   """A short hash over every weight, name, shape and dtype: equal networks, equal fingerprints."""
   digest = hashlib.sha256(f"{classifier.num_classes} {classifier.randomised}".encode())
+  if not jax.tree.leaves(classifier.variables):
+    digest.update(_code(classifier.apply).encode())
   for path, leaf in jax.tree_util.tree_leaves_with_path(classifier.variables):
     array = np.ascontiguousarray(leaf)
     digest.update(f"{jax.tree_util.keystr(path)} {array.shape} {array.dtype}".encode())
     digest.update(array.tobytes())
   return digest.hexdigest()[:16]
+
+
+def _code(apply: Any) -> str:
+  """The code of a plain function: all there is to tell one from another where there are no weights."""
+  code = getattr(getattr(apply, "function", apply), "__code__", None)
+  if code is None:
+    return type(apply).__name__
+  constants = [constant for constant in code.co_consts if not hasattr(constant, "co_code")]
+  return f"{code.co_code.hex()} {constants!r} {code.co_names}"
 
 
 def save_classifier(
@@ -75,7 +86,11 @@ def read_metadata(folder: str | os.PathLike) -> dict[str, Any] | None:
   try:
     metadata = json.loads(path.read_text())
     # Missing entries are damage, not defaults.
-    return {key: metadata[key] for key in ("arch", "num_classes", "mean", "std", "options", "notes")}
+    kinds = {"arch": str, "num_classes": int, "mean": object, "std": object, "options": dict, "notes": dict}
+    for key, kind in kinds.items():
+      if not isinstance(metadata[key], kind):
+        raise TypeError(f"{key} is {metadata[key]!r}")
+    return {key: metadata[key] for key in kinds}
   except FileNotFoundError:
     return None
   except (OSError, ValueError, KeyError, TypeError) as error:
@@ -90,7 +105,10 @@ def load_classifier(path: str | os.PathLike) -> Classifier:
     if not folder.exists():
       raise InputError(f"no classifier at {path}: the folder does not exist")
     raise InputError(f"no classifier at {path}: {_METADATA} is missing (was the training finished?)")
-  module = make_model(metadata["arch"], metadata["num_classes"], **metadata["options"])
+  try:
+    module = make_model(metadata["arch"], metadata["num_classes"], **metadata["options"])
+  except TypeError as error:
+    raise CorruptFileError(f"{folder / _METADATA} is not a classifier's metadata: {error}") from None
   shape = MODELS[metadata["arch"]].input_size
   image = jax.ShapeDtypeStruct((1, *shape), np.float32)
   abstract = jax.eval_shape(lambda x: module.init(jax.random.key(0), x), image)
@@ -100,7 +118,7 @@ def load_classifier(path: str | os.PathLike) -> Classifier:
   try:
     with ocp.StandardCheckpointer() as checkpointer:
       variables = checkpointer.restore(folder / _WEIGHTS, target)
-  except (OSError, ValueError, KeyError) as error:
+  except Exception as error:  # Orbax raises bare Exceptions for damaged files.
     reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
     raise CorruptFileError(f"the weights in {path} cannot be read: {reason}") from None
   return Classifier.from_module(

@@ -20,7 +20,7 @@ from jaxrobust.core.errors import CellMismatchError, InputError
 from jaxrobust.core.progress import Meter, show
 from jaxrobust.core.registry import unknown_name
 from jaxrobust.core.threat import Budget
-from jaxrobust.data.registry import load_data
+from jaxrobust.data.registry import DATASETS, load_data
 from jaxrobust.models.registry import MODELS, make_model
 from jaxrobust.models.zoo import read_metadata, save_classifier
 from jaxrobust.training.step import Recipe, TrainState, init_state, train_step, variables_of
@@ -50,6 +50,18 @@ class TrainConfig:
   warmup_epochs: int = 5
   seed: int = 0
 
+  def __post_init__(self) -> None:
+    for name, least in (
+      ("epochs", 1),
+      ("batch_size", 1),
+      ("warmup_epochs", 0),
+      ("learning_rate", 0),
+      ("weight_decay", 0),
+    ):
+      value = getattr(self, name)
+      if isinstance(value, bool) or not isinstance(value, int | float) or value < least:
+        raise InputError(f"{name} must be a number of at least {least}, got {value!r}")
+
 
 def make_train_config(options: dict[str, Any]) -> TrainConfig:
   """A config from plain options; unknown ones are refused with the nearest known names."""
@@ -59,6 +71,15 @@ def make_train_config(options: dict[str, Any]) -> TrainConfig:
       raise unknown_name("training option", key, known)
   parameters = tuple(sorted(dict(options.get("attack_options", {})).items()))
   return TrainConfig(**{**options, "attack_options": parameters})
+
+
+def check_train_config(config: TrainConfig) -> None:
+  """Looks every name up, so that a typo is found before the first network is trained."""
+  MODELS[config.arch]
+  DATASETS[config.data] if not config.data.startswith("npz:") else load_data(config.data)
+  Budget.parse(config.eps)
+  if config.attack:
+    make_attack(config.attack, **dict(config.attack_options))
 
 
 def train(config: TrainConfig, out: str | Path, *, title: str = "train", quiet: bool = False) -> Path:
