@@ -9,6 +9,7 @@ replaces some of them; `--config.key=value` (for top-level keys also `--key=valu
 from __future__ import annotations
 
 import ast
+import copy
 import importlib.util
 import inspect
 from collections.abc import Iterator
@@ -26,7 +27,7 @@ def parse(command: str, argv: list[str], defaults: dict[str, Any], usage: str) -
   if any(word in ("-h", "--help") for word in argv):
     print(_help(command, defaults, usage))
     raise SystemExit(0)
-  config = ConfigDict(defaults)
+  config = ConfigDict(copy.deepcopy(defaults))
   path, rest = _config_file(argv)
   if path is not None:
     _merge(config, load_config(path), path)
@@ -123,7 +124,8 @@ def _merge(config: ConfigDict, loaded: ConfigDict, path: str) -> None:
   for key in loaded:
     if key not in config:
       raise unknown_name(f"key in {path}", key, sorted(config))
-    if type(loaded[key]) is not type(config[key]) and not isinstance(loaded[key], int):
+    number = isinstance(config[key], float) and type(loaded[key]) is int
+    if type(loaded[key]) is not type(config[key]) and not number:
       raise InputError(f"{path}: {key} takes {type(config[key]).__name__}, got {loaded[key]!r}")
   with config.unlocked():
     config.update(loaded)

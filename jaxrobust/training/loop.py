@@ -15,11 +15,13 @@ import jax
 import numpy as np
 import optax
 
+from jaxrobust.attacks.losses import LOSSES
 from jaxrobust.attacks.registry import make_attack
 from jaxrobust.core.errors import CellMismatchError, InputError
 from jaxrobust.core.progress import Meter, show
 from jaxrobust.core.registry import unknown_name
 from jaxrobust.core.threat import Budget
+from jaxrobust.core.types import Attack
 from jaxrobust.data.registry import DATASETS, load_data
 from jaxrobust.models.registry import MODELS, make_model
 from jaxrobust.models.zoo import read_metadata, save_classifier
@@ -59,7 +61,7 @@ class TrainConfig:
       ("weight_decay", 0),
     ):
       value = getattr(self, name)
-      if isinstance(value, bool) or not isinstance(value, int | float) or value < least:
+      if isinstance(value, bool) or not isinstance(value, int | float) or not value >= least:
         raise InputError(f"{name} must be a number of at least {least}, got {value!r}")
 
 
@@ -79,7 +81,7 @@ def check_train_config(config: TrainConfig) -> None:
   DATASETS[config.data] if not config.data.startswith("npz:") else load_data(config.data)
   Budget.parse(config.eps)
   if config.attack:
-    make_attack(config.attack, **dict(config.attack_options))
+    _training_attack(config)
 
 
 def train(config: TrainConfig, out: str | Path, *, title: str = "train", quiet: bool = False) -> Path:
@@ -112,10 +114,21 @@ def train(config: TrainConfig, out: str | Path, *, title: str = "train", quiet: 
   )
 
 
+def _training_attack(config: TrainConfig) -> Attack:
+  """The attack, if it can craft a batch in a fixed number of steps within a budget."""
+  attack = make_attack(config.attack, **dict(config.attack_options))
+  if not hasattr(attack, "last") or getattr(attack, "minimal", False):
+    raise InputError(f"{config.attack!r} cannot be trained with; use an attack of fixed steps such as pgd, fgsm or mim")
+  loss = getattr(attack, "loss", None)
+  if isinstance(loss, str) and LOSSES[loss].target == "required":
+    raise InputError(f"{config.attack!r} needs a target class; train with an untargeted attack such as pgd")
+  return attack
+
+
 def _recipe(config: TrainConfig, num_classes: int, steps_per_epoch: int) -> Recipe:
   spec = MODELS[config.arch]
   schedule = optax.cosine_decay_schedule(config.learning_rate, config.epochs * steps_per_epoch)
-  attack = make_attack(config.attack, **dict(config.attack_options)) if config.attack else None
+  attack = _training_attack(config) if config.attack else None
   return Recipe(
     make_model(config.arch, num_classes),
     tuple(spec.mean),
