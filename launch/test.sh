@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# All checks: style, types, doctests, tests. Further arguments go to pytest: bash launch/test.sh -k engine
+# All checks: style, types, doctests, tests. Arguments go to pytest: bash launch/test.sh -k engine
+# The long comparisons with other implementations are left out; JAXROBUST_SLOW=1 runs them too.
 source "$(dirname "${BASH_SOURCE[0]}")/_environment.sh"
 prepare dev
 cd "$root"
@@ -9,4 +10,7 @@ export XLA_FLAGS="${XLA_FLAGS:-} --xla_cpu_multi_thread_eigen=false"
 "$venv/bin/ruff" check jaxrobust configs tests
 "$venv/bin/ruff" format --check jaxrobust configs tests
 "$venv/bin/mypy"
-exec "$venv/bin/python" -m pytest -n "${JAXROBUST_TEST_PROCESSES:-2}" --dist loadfile --doctest-modules jaxrobust tests "$@"
+select=(-m "not slow")
+[ -n "${JAXROBUST_SLOW:-}" ] && select=()
+exec "$venv/bin/python" -m pytest -n "${JAXROBUST_TEST_PROCESSES:-2}" --dist worksteal "${select[@]}" \
+  --doctest-modules jaxrobust tests "$@"

@@ -8,8 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 SCRIPT = Path(__file__).with_name("device_check.py")
 
 
@@ -22,7 +20,6 @@ def run(devices: int, cache: Path, *words: str) -> dict:
   return json.loads(done.stdout.splitlines()[-1])
 
 
-@pytest.mark.slow
 def test_one_and_four_devices_agree_and_a_second_process_compiles_nothing(tmp_path):
   first = run(1, tmp_path)
   again = run(1, tmp_path)

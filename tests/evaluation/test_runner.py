@@ -59,7 +59,6 @@ def whole(tmp_path_factory) -> Path:
   return out
 
 
-@pytest.mark.slow
 def test_killed_at_any_point_and_run_again_gives_byte_identical_verdicts(whole, tmp_path):
   kills = 0
   for kill_after in ("2", "7", "30"):
@@ -72,7 +71,6 @@ def test_killed_at_any_point_and_run_again_gives_byte_identical_verdicts(whole, 
   assert not list(tmp_path.rglob("*.partial.npz")) and len(verdict_files(whole)) == 3
 
 
-@pytest.mark.slow
 def test_two_processes_with_two_devices_each_agree_with_one(whole, tmp_path):
   with socket.socket() as probe:
     probe.bind(("127.0.0.1", 0))
