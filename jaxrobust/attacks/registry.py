@@ -75,14 +75,14 @@ def _special(attack: Any, name: str) -> list[str]:
   """Hyper-parameters that differ from what the same norm and steps have by default."""
   if not dataclasses.is_dataclass(attack):
     return []
-  build: Callable[..., Any] = ATTACKS[name] if name in ATTACKS else type(attack)
-  known = inspect.signature(build).parameters
-  usual = build(**{key: getattr(attack, key) for key in ("norm", "num_steps") if key in known and hasattr(attack, key)})
-  if type(usual) is not type(attack):
-    return []
-  fields = [field.name for field in dataclasses.fields(attack) if field.name not in ("norm", "num_steps", "name")]
-  values = {field: getattr(attack, field) for field in fields if getattr(attack, field) != getattr(usual, field)}
-  return [f"{field}={value:.6g}" if isinstance(value, float) else f"{field}={value}" for field, value in values.items()]
+  usual = {field.name: field.default for field in dataclasses.fields(attack)}
+  if name in ATTACKS:
+    known = inspect.signature(ATTACKS[name]).parameters
+    same = {key: getattr(attack, key) for key in ("norm", "num_steps") if key in known and hasattr(attack, key)}
+    usual |= vars(ATTACKS[name](**same))
+  values = {key: getattr(attack, key) for key in usual if key not in ("norm", "num_steps", "name")}
+  special = {key: value for key, value in values.items() if value != usual[key]}
+  return [f"{key}={value:.6g}" if isinstance(value, float) else f"{key}={value}" for key, value in special.items()]
 
 
 def attack_config(attack: Any) -> dict[str, Any]:
