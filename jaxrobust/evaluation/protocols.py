@@ -104,11 +104,10 @@ def robustbench(norm: str, eps: Budget) -> list[Entry]:
 
 @SUITES.register("main")
 def main(norm: str, eps: Budget) -> list[Entry]:
-  """Clean accuracy, FGSM, PGD-20, MM5 and AutoAttack: the main job."""
+  """Clean accuracy, FGSM, PGD-20 and MM5: the main job."""
   return [
     clean_entry(),
     attack_entry("fgsm", eps, norm=norm),
     attack_entry("pgd", eps, norm=norm, num_steps=20),
     attack_entry("mm5", eps, norm=norm),
-    attack_entry("autoattack", eps, norm=norm),
   ]

@@ -25,7 +25,7 @@ NORMS = ("linf", "l2", "l1")
 ORDER = {"linf": np.inf, "l2": 2, "l1": 1}
 # One slot count, so that little is compiled.
 SLOTS = EngineOptions.for_platform(16, shrink=False)
-# Minimal distances of the authors' code (100 iterations, no restarts) on `fmnist_network`, first 100 images.
+# Minimal distances of the authors' code (100 iterations, no restarts) on `fmnist_network`, first 200 images.
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "fab_distances.json"
 
 
@@ -176,12 +176,13 @@ def test_recorded_flags_of_the_authors():
 @pytest.mark.parametrize("name", ["fab", "fab-t"])
 @pytest.mark.parametrize("norm", NORMS)
 def test_distances_of_the_authors(name, norm):
-  x, y = realdata.fmnist_test(100)
+  """No larger on the whole; on single images either may find another class. The median jumps where the set has gaps."""
+  x, y = realdata.fmnist_test(200)
   theirs = np.array(json.loads(GOLDEN.read_text())[f"{name}_{norm}"])
   attack = FAB(norm) if name == "fab" else Cascade(tuple(Stage(FABT(norm), rank=rank) for rank in range(1, 10)))
   result = attack_images(attack, realdata.fmnist_network(), x, y)
   # With all boundaries in l1, theirs misses one image too.
   assert result.success.mean() >= 0.99
-  correct = result.correct
-  assert np.median(result.distance[correct]) <= 1.01 * np.median(theirs[correct])
-  assert np.median(result.distance[correct] / theirs[correct]) <= 1.0
+  both = result.correct & result.success & (theirs < 1e9)
+  ratio = result.distance[both] / theirs[both]
+  assert np.median(ratio) <= 1.0 and np.exp(np.log(ratio).mean()) <= 1.0
