@@ -11,7 +11,7 @@ from jaxrobust.bench.rows import seconds
 from jaxrobust.bench.workloads import Workload
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.types import Array
-from jaxrobust.engine.scheduler import EngineStats
+from jaxrobust.engine.verdict import EngineStats
 
 _BATCHES = (32, 64, 128, 256)
 

@@ -15,7 +15,8 @@ from jaxrobust.core.threat import Budget, inside
 from jaxrobust.core.types import Attack
 from jaxrobust.core.validation import check_images, check_targets
 from jaxrobust.engine.options import EngineOptions
-from jaxrobust.engine.scheduler import Engine, EngineStats, Examples
+from jaxrobust.engine.scheduler import Engine
+from jaxrobust.engine.verdict import EngineStats, Examples
 
 
 class AttackResult(NamedTuple):

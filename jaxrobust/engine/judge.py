@@ -55,7 +55,8 @@ class Case(NamedTuple):
   key_data: Array
 
 
-def _judge_one(classifier: Classifier, targeted: Array | bool, case: Case, norm: str, samples: int) -> Judgement:
+def judge_one(classifier: Classifier, targeted: Array | bool, case: Case, norm: str, samples: int) -> Judgement:
+  """What the classifier says of one image."""
   logits = ImageLogits(classifier, jax.random.wrap_key_data(case.key_data), samples)(case.image)
   return Judgement(
     logits,
@@ -69,7 +70,7 @@ def _judge_one(classifier: Classifier, targeted: Array | bool, case: Case, norm:
 
 @functools.partial(jax.jit, static_argnames=("norm", "samples", "mesh"))
 def _judge(classifier: Classifier, targeted: bool, cases: Case, *, norm: str, samples: int, mesh: Mesh) -> Judgement:
-  one = functools.partial(_judge_one, norm=norm, samples=samples)
+  one = functools.partial(judge_one, norm=norm, samples=samples)
   rows = jax.vmap(one, in_axes=(None, None, 0))
   specs = (PartitionSpec(), PartitionSpec(), PartitionSpec(AXIS))
   return jax.shard_map(rows, mesh=mesh, in_specs=specs, out_specs=PartitionSpec(AXIS), check_vma=False)(

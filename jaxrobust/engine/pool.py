@@ -20,10 +20,19 @@ from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.keys import item_key_data
 from jaxrobust.core.mesh import row_sharding
 from jaxrobust.engine.options import smallest_fitting
-from jaxrobust.engine.slots import Arrival, Program, Slots, advance, compact, empty_slots, swap
+from jaxrobust.engine.slots import Arrival, Program, Slots, advance, compact, empty_slots, peek, swap
+
+# Judging a point before its gradient is computed costs a forward pass (f), and saves the gradient step (g, about
+# 3 f) and the verification of those points that succeed: worth it where more than f / (f + g) of them do.
+PEEK_ABOVE = 0.3
+# Looks after which the observed rate is forgotten by half.
+PEEK_MEMORY = 256
 
 # Below this many slots a smaller program saves less than it costs to compile.
 SMALLEST_SHRUNK = 8
+
+# Rows exchanged at once: a quarter of a device's slots, and not fewer than this.
+SMALLEST_SWAP = 8
 
 
 @dataclass
@@ -35,7 +44,7 @@ class Ticket:
 
 
 class Finished(NamedTuple):
-  """An item that left its slot."""
+  """An item that left its slot; `distance` and `margin` are those of a success already `verified`."""
 
   ticket: Ticket
   image: np.ndarray
@@ -43,6 +52,9 @@ class Finished(NamedTuple):
   steps: int
   nan: int
   flat: int
+  verified: bool = False
+  distance: float = float("inf")
+  margin: float = -float("inf")
 
 
 class Pool:
@@ -72,6 +84,10 @@ class Pool:
     self._flags: deque[tuple[int, Any]] = deque()
     self._loaded: list[int] = []
     self._dispatch = 0
+    self.peeks = program.peeks and not lookahead
+    # Points looked at after a move, and how many of them were successes.
+    self._looks = 0.0
+    self._hits = 0.0
 
   @property
   def seated(self) -> int:
@@ -86,18 +102,47 @@ class Pool:
   def size(self) -> int:
     return len(self.seats) or self.sizes[0]
 
+  @property
+  def peeking(self) -> bool:
+    """Whether points are judged before they are stepped from, by what has succeeded lately."""
+    return self.peeks and self._hits > PEEK_ABOVE * self._looks
+
+  @property
+  def full(self) -> bool:
+    """Whether a dispatch would leave no slot empty; a peek empties slots before the step that follows it."""
+    return self.load >= self.size * (2 if self.peeking else 1)
+
   def advance(self, classifier: Classifier, targeted: bool, draining: bool) -> list[Finished]:
     """Fills free seats, makes one dispatch and returns what has finished; `draining` allows fewer slots."""
     self._fit(draining)
     finished = self._exchange([row for row, seat in enumerate(self.seats) if seat is None])
     assert self.slots is not None
+    peeking = self.peeking
+    if peeking:
+      looks = self.seated
+      self.slots, idle = peek(self.program, classifier, self.slots, targeted)
+      hits = self._exchange(self._idle_rows(self._dispatch, idle))
+      self._remember(looks, len(hits))
+      finished += hits
+    moved = sum(seat is not None and self._loaded[row] < self._dispatch for row, seat in enumerate(self.seats))
     self.slots, idle = advance(self.program, classifier, self.slots, targeted)
     self._flags.append((self._dispatch, idle))
     self._dispatch += 1
     self.slot_steps += self.size * self.program.steps
     while self._flags and (len(self._flags) > self.lookahead or not self.load):
-      finished += self._exchange(self._idle_rows(*self._flags.popleft()))
+      ended = self._exchange(self._idle_rows(*self._flags.popleft()))
+      if not peeking:
+        self._remember(moved, sum(item.found and item.steps > 1 for item in ended))
+      finished += ended
     return finished
+
+  def _remember(self, looks: int, hits: int) -> None:
+    """Keeps the rate at which moved points succeed, the recent past counting most."""
+    self._looks += looks
+    self._hits += hits
+    if self._looks > PEEK_MEMORY:
+      self._looks /= 2
+      self._hits /= 2
 
   def _idle_rows(self, dispatch: int, idle: Any) -> list[int]:
     """Seats whose item had finished by `dispatch`; a seat filled after it says nothing yet."""
@@ -142,7 +187,7 @@ class Pool:
     finished: list[Finished] = []
     devices = self.program.mesh.size
     local = self.size // devices
-    width = max(1, local // 4)
+    width = max(local // 4, min(local, SMALLEST_SWAP))
     by_device: list[list[int]] = [[row for row in rows if row // local == device] for device in range(devices)]
     while any(by_device) and (self.queue or any(self.seats[row] is not None for row in rows)):
       now = [pending[:width] for pending in by_device]
@@ -171,10 +216,18 @@ class Pool:
     if not outgoing:
       return []
     books, best = jax.tree.map(np.asarray, (taken.books, taken.best))
-    self.useful_steps += sum(int(books.step[row]) for row, _ in outgoing)
+    self.useful_steps += sum(int(books.step[row]) - int(books.verified[row]) for row, _ in outgoing)
     return [
       Finished(
-        ticket, best[row], bool(books.found[row]), int(books.step[row]), int(books.nan[row]), int(books.flat[row])
+        ticket,
+        best[row],
+        bool(books.found[row]),
+        int(books.step[row]),
+        int(books.nan[row]),
+        int(books.flat[row]),
+        bool(books.verified[row]),
+        float(books.distance[row]),
+        float(books.margin[row]),
       )
       for row, ticket in outgoing
     ]
@@ -203,6 +256,7 @@ class Pool:
       "flags": [[dispatch, np.asarray(idle).astype(int).tolist()] for dispatch, idle in self._flags],
       "useful_steps": self.useful_steps,
       "slot_steps": self.slot_steps,
+      "rate": [self._looks, self._hits],
     }
 
   def import_clock(self, saved: dict[str, Any]) -> None:
@@ -210,6 +264,7 @@ class Pool:
     self._dispatch, self._loaded = saved["dispatch"], list(saved["loaded"])
     self._flags = deque((dispatch, np.asarray(idle, bool)) for dispatch, idle in saved["flags"])
     self.useful_steps, self.slot_steps = saved["useful_steps"], saved["slot_steps"]
+    self._looks, self._hits = saved["rate"]
 
   def export_slots(self) -> list[np.ndarray]:
     """The slots as plain arrays, for a snapshot."""

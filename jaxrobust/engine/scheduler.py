@@ -9,9 +9,7 @@ is read only when no pool is full, which bounds what is held in memory whatever 
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
-from typing import NamedTuple, Protocol
 
 import jax
 import numpy as np
@@ -27,72 +25,10 @@ from jaxrobust.engine.judge import Judgement, check_inside, judge
 from jaxrobust.engine.options import EngineOptions, smallest_fitting
 from jaxrobust.engine.pool import Finished, Pool, Ticket
 from jaxrobust.engine.slots import Program
+from jaxrobust.engine.verdict import EngineStats, Examples, Source, Verdict
 
 # Logits that are all positive and sum to one are probabilities: a softmax left in the model starves every gradient.
 SOFTMAX_TOLERANCE = 1e-5
-
-
-class Examples(NamedTuple):
-  """Some rows of a source: ids decide the keys, a target of -1 means none."""
-
-  ids: np.ndarray
-  images: np.ndarray
-  labels: np.ndarray
-  targets: np.ndarray
-
-
-class Source(Protocol):
-  """Where examples come from; rows are read by position, a few at a time."""
-
-  @property
-  def image_shape(self) -> tuple[int, int, int]: ...
-
-  def __len__(self) -> int: ...
-
-  def take(self, positions: np.ndarray) -> Examples: ...
-
-
-class Verdict(NamedTuple):
-  """What became of one example.
-
-  Attributes:
-    position, id: its place in the source, and its id there.
-    correct: classified as its label before any attack.
-    success: a verified adversarial image was found, or the clean image already was one.
-    distance: of the image to the original, in the attack's norm; infinity without success.
-    image: the adversarial image, or the original without success.
-    stage: the stage that found it; -1 for the clean image or none.
-    queries: forward passes the attacks spent on it. steps: attack steps.
-    nan: points where logits or gradients were not finite. flat: points with a zero gradient.
-    disagreements: successes that an attack saw but the verification did not confirm.
-    softmax: the clean output looks like probabilities instead of logits.
-  """
-
-  position: int
-  id: int
-  correct: bool
-  success: bool
-  distance: float
-  image: np.ndarray
-  stage: int
-  queries: int
-  steps: int
-  nan: int
-  flat: int
-  disagreements: int
-  softmax: bool
-
-
-@dataclasses.dataclass
-class EngineStats:
-  """Running totals; `useful` over `slot` steps is the fraction of device work that was needed."""
-
-  examples: int = 0
-  useful_steps: int = 0
-  slot_steps: int = 0
-  forwards: int = 0
-  backwards: int = 0
-  judged: int = 0
 
 
 class Engine:
@@ -147,6 +83,8 @@ class Engine:
         pools[stage.attack] = Pool(
           program, self.schedule.stages, self.sizes, options.lookahead, self.seed, self.source.image_shape
         )
+        # A randomised classifier is judged with keys of its own, which a peek does not have.
+        pools[stage.attack].peeks &= not self.classifier.randomised
     return pools
 
   def run(self) -> Iterator[Verdict]:
@@ -165,7 +103,7 @@ class Engine:
   def turn(self) -> bool:
     """One scheduling decision: advance a pool, verify, or read examples. False when nothing is left."""
     exhausted = self.position >= len(self.source)
-    full = next((pool for pool in reversed(self.pools.values()) if pool.load >= pool.size), None)
+    full = next((pool for pool in reversed(self.pools.values()) if pool.full), None)
     if len(self.docket) >= self.sizes[0]:
       self._verify()
     elif full is not None:
@@ -239,19 +177,21 @@ class Engine:
   def _advance(self, pool: Pool, draining: bool) -> None:
     before = pool.useful_steps, pool.slot_steps
     finished = pool.advance(self.classifier, self.targeted, draining)
-    useful = pool.useful_steps - before[0]
     cost = pool.program.cost
-    self.stats.useful_steps += useful
+    self.stats.useful_steps += pool.useful_steps - before[0]
     self.stats.slot_steps += pool.slot_steps - before[1]
-    self.stats.forwards += useful * cost.forward * self.samples
-    self.stats.backwards += useful * cost.backward * self.samples
     for item in finished:
+      self.stats.forwards += item.steps * cost.forward * self.samples
+      self.stats.backwards += item.steps * cost.backward * self.samples
       case = item.ticket.case
       case.steps += item.steps
       case.queries += item.steps * cost.forward * self.samples
       case.nan += item.nan
       case.flat += item.flat
-      if item.found or hasattr(pool.program.attack, "last"):
+      if item.verified:
+        self.stats.judged += 1
+        self._record(item._replace(image=item.image.copy()), item.distance, item.margin)
+      elif item.found or hasattr(pool.program.attack, "last"):
         self.docket.append(item._replace(image=item.image.copy()))
       else:
         self._settle(item.ticket, Outcome(False, float("inf")))
@@ -279,14 +219,18 @@ class Engine:
     disagree = claimed & ~success
     success &= inside(verdict.distance, eps, self.slack)
     for row, finished in enumerate(docket):
-      case = cases[row]
-      case.nan += int(verdict.nan[row])
-      case.disagreements += int(disagree[row])
+      cases[row].nan += int(verdict.nan[row])
+      cases[row].disagreements += int(disagree[row])
       distance = float(verdict.distance[row]) if success[row] else float("inf")
-      if distance < case.distance:
-        case.success, case.distance, case.best = True, distance, finished.image
-        case.stage = finished.ticket.item.stage
-      self._settle(finished.ticket, Outcome(bool(success[row]), distance, float(verdict.margin[row])))
+      self._record(finished, distance, float(verdict.margin[row]))
+
+  def _record(self, finished: Finished, distance: float, margin: float) -> None:
+    """Books a judged image, an infinite distance for a failure, and asks the schedule what follows."""
+    case = finished.ticket.case
+    if distance < case.distance:
+      case.success, case.distance, case.best = True, distance, finished.image
+      case.stage = finished.ticket.item.stage
+    self._settle(finished.ticket, Outcome(distance < float("inf"), distance, margin))
 
   def _settle(self, ticket: Ticket, outcome: Outcome) -> None:
     self._enqueue(ticket.case, self.schedule.follow(ticket.case, ticket.item, outcome))

@@ -1,7 +1,8 @@
 """Slots: a fixed set of places on the devices, each stepping one work item.
 
-Three programs work on them, each compiled once per (attack, classifier, slot count):
+Four programs work on them, each compiled once per (attack, classifier, slot count):
   advance  K steps of every slot; decided ones freeze
+  peek     judges the point each slot would look at next, before a gradient is spent on it
   swap     takes finished items out of some slots and puts new ones in
   compact  gathers the live slots into fewer, for the tail of a run
 All run under `shard_map`, so a device touches only its own rows and nothing is communicated.
@@ -25,6 +26,7 @@ from jaxrobust.core.gradients import ImageLogits
 from jaxrobust.core.mesh import AXIS, row_sharding
 from jaxrobust.core.threat import inside, slack
 from jaxrobust.core.types import Array, Attack, Cost, Problem
+from jaxrobust.engine.judge import Case, judge_one
 from jaxrobust.engine.success import adversarial
 
 
@@ -39,6 +41,8 @@ class Books(NamedTuple):
     distance: the norm of the stored success, infinity without one.
     nan: points at which logits or gradient were not finite.
     flat: points at which the gradient was exactly zero.
+    margin: of the stored success, where `verified`.
+    verified: the stored success was judged by the classifier itself, outside the attack.
   """
 
   active: Array
@@ -48,6 +52,8 @@ class Books(NamedTuple):
   distance: Array
   nan: Array
   flat: Array
+  margin: Array
+  verified: Array
 
 
 class Slots(NamedTuple):
@@ -89,6 +95,11 @@ class Program:
     return bool(getattr(self.attack, "strays", False))
 
   @property
+  def peeks(self) -> bool:
+    """Whether a point may be judged before it is stepped from: the host decides, after every step."""
+    return self.steps == 1 and not self.minimal and hasattr(self.attack, "last")
+
+  @property
   def cost(self) -> Cost:
     return getattr(self.attack, "cost", Cost())
 
@@ -97,7 +108,8 @@ def _fresh_books() -> Books:
   """The books of an item that has just been put into a slot."""
   zero = jnp.zeros((), jnp.int32)
   no = jnp.zeros((), bool)
-  return Books(~no, no, zero, zero, jnp.full((), jnp.inf, jnp.float32), zero, zero)
+  infinity = jnp.full((), jnp.inf, jnp.float32)
+  return Books(~no, no, zero, zero, infinity, zero, zero, -infinity, no)
 
 
 def _advance_one(program: Program, classifier: Classifier, targeted: Array, slot: Slots) -> Slots:
@@ -123,7 +135,7 @@ def _advance_one(program: Program, classifier: Classifier, targeted: Array, slot
   else:
     enough = found
   nan = jnp.asarray(probe.nan) | ~jnp.all(jnp.isfinite(probe.logits)) | ~jnp.isfinite(distance)
-  new_books = Books(
+  new_books = books._replace(
     active=~(ended | enough),
     found=found,
     step=step,
@@ -142,6 +154,34 @@ def _local_advance(program: Program, classifier: Classifier, targeted: Array, sl
   if program.steps == 1:
     return step(slots)
   return jax.lax.fori_loop(0, program.steps, lambda _, carry: step(carry), slots)
+
+
+def _peek_one(program: Program, classifier: Classifier, targeted: Array, slot: Slots) -> Slots:
+  """Judges where one slot would look next; a success ends the item as its next step would have."""
+  problem, books = slot.problem, slot.books
+  image = program.attack.last(problem, slot.state)  # type: ignore[attr-defined]
+  case = Case(image, problem.image, problem.label, problem.target, jax.random.key_data(problem.key))
+  verdict = judge_one(classifier, targeted, case, program.norm, program.samples)
+  hit = books.active & verdict.adversarial & verdict.in_box
+  hit &= inside(verdict.distance, problem.eps, slack(program.norm, problem.image.size))
+  step = books.step + 1
+  ended = Books(
+    active=jnp.zeros_like(hit),
+    found=hit,
+    step=step,
+    found_step=step,
+    distance=verdict.distance,
+    nan=books.nan + verdict.nan,
+    flat=books.flat,
+    margin=verdict.margin,
+    verified=hit,
+  )
+  best, books = jax.tree.map(lambda new, old: jnp.where(hit, new, old), (image, ended), (slot.best, books))
+  return slot._replace(best=best, books=books)
+
+
+def _local_peek(program: Program, classifier: Classifier, targeted: Array, slots: Slots) -> Slots:
+  return jax.vmap(functools.partial(_peek_one, program, classifier, targeted))(slots)
 
 
 class Arrival(NamedTuple):
@@ -196,6 +236,14 @@ def _sharded(program: Program, function: Callable, sharded: tuple[bool, ...]) ->
 def advance(program: Program, classifier: Classifier, slots: Slots, targeted: bool) -> tuple[Slots, Array]:
   """K steps of every active slot; the flags say which slots are idle and outlive the donated slots."""
   local = _sharded(program, functools.partial(_local_advance, program), (False, False, True))
+  slots = local(classifier, targeted, slots)
+  return slots, ~slots.books.active
+
+
+@functools.partial(jax.jit, static_argnums=0, donate_argnums=2)
+def peek(program: Program, classifier: Classifier, slots: Slots, targeted: bool) -> tuple[Slots, Array]:
+  """One forward pass per slot; the flags say which slots are idle."""
+  local = _sharded(program, functools.partial(_local_peek, program), (False, False, True))
   slots = local(classifier, targeted, slots)
   return slots, ~slots.books.active
 

@@ -14,7 +14,8 @@ import numpy as np
 
 from jaxrobust.attacks.schedule import Case, Item
 from jaxrobust.engine.pool import Finished, Pool, Ticket
-from jaxrobust.engine.scheduler import Engine, EngineStats
+from jaxrobust.engine.scheduler import Engine
+from jaxrobust.engine.verdict import EngineStats
 
 Arrays = dict[str, np.ndarray]
 _CASE_INTS = ("position", "correct", "success", "stage", "queries", "steps", "nan", "flat", "disagreements", "softmax")

@@ -22,8 +22,9 @@ from jaxrobust.core.registry import unknown_name
 from jaxrobust.data.source import DataSource
 from jaxrobust.engine.api import fit_schedule
 from jaxrobust.engine.options import EngineOptions
-from jaxrobust.engine.scheduler import Engine, Examples
+from jaxrobust.engine.scheduler import Engine
 from jaxrobust.engine.snapshot import restore_snapshot, take_snapshot
+from jaxrobust.engine.verdict import Examples
 from jaxrobust.evaluation.provenance import provenance
 from jaxrobust.evaluation.suites import Entry, schedule_config
 from jaxrobust.evaluation.verdicts import VerdictBook, find_issues, summarise

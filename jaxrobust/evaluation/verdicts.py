@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from jaxrobust.core.threat import inside
-from jaxrobust.engine.scheduler import Verdict
+from jaxrobust.engine.verdict import Verdict
 
 # An attack that often sees successes which the verification does not confirm is itself a finding.
 DISAGREEMENT_LIMIT = 0.001

@@ -18,6 +18,7 @@ from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.compilation import count_compilations
 from jaxrobust.core.errors import InputError, VerificationError
 from jaxrobust.core.types import Probe
+from jaxrobust.engine import pool
 from jaxrobust.engine.api import ArraySource, attack_images
 from jaxrobust.engine.options import EngineOptions
 from jaxrobust.engine.scheduler import Engine
@@ -58,6 +59,25 @@ def test_device_loops_and_lookahead_change_nothing(work, options):
   other = attack_images(cascade, *work, eps=EPS, options=EngineOptions.for_platform(16, **options))
   np.testing.assert_array_equal(baseline.success, other.success)
   np.testing.assert_array_equal(baseline.queries, other.queries)
+
+
+@pytest.mark.parametrize("attack", ["pgd", "mim", "apgd-ce", "apgd-dlr"])
+@pytest.mark.parametrize("eps", [EPS, 10 * EPS])
+def test_judging_points_before_their_gradient_changes_nothing_but_the_work(work, attack, eps, monkeypatch):
+  stage = make_attack(attack, num_steps=6)
+  attack = Cascade((Stage(stage), Stage(stage, restart=1)))
+  results = {}
+  for above in (-1.0, 2.0):  # Always and never.
+    monkeypatch.setattr(pool, "PEEK_ABOVE", above)
+    results[above] = attack_images(attack, *work, eps=eps, batch_size=16)
+  always, never = results.values()
+  np.testing.assert_array_equal(always.success, never.success)
+  np.testing.assert_array_equal(always.queries, never.queries)
+  np.testing.assert_allclose(always.images, never.images, atol=1e-5)
+  np.testing.assert_allclose(always.distance, never.distance, atol=1e-6)
+  assert always.success.any() and always.stats.slot_steps < never.stats.slot_steps
+  for need in ("forwards", "backwards", "judged"):
+    assert getattr(always.stats, need) == getattr(never.stats, need)
 
 
 def test_decided_examples_cost_nothing_more(work):

@@ -1,0 +1,75 @@
+"""What goes into the engine and what comes out: examples, verdicts, totals."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+
+class Examples(NamedTuple):
+  """Some rows of a source: ids decide the keys, a target of -1 means none."""
+
+  ids: np.ndarray
+  images: np.ndarray
+  labels: np.ndarray
+  targets: np.ndarray
+
+
+class Source(Protocol):
+  """Where examples come from; rows are read by position, a few at a time."""
+
+  @property
+  def image_shape(self) -> tuple[int, int, int]: ...
+
+  def __len__(self) -> int: ...
+
+  def take(self, positions: np.ndarray) -> Examples: ...
+
+
+class Verdict(NamedTuple):
+  """What became of one example.
+
+  Attributes:
+    position, id: its place in the source, and its id there.
+    correct: classified as its label before any attack.
+    success: a verified adversarial image was found, or the clean image already was one.
+    distance: of the image to the original, in the attack's norm; infinity without success.
+    image: the adversarial image, or the original without success.
+    stage: the stage that found it; -1 for the clean image or none.
+    queries: forward passes the attacks spent on it. steps: attack steps.
+    nan: points where logits or gradients were not finite. flat: points with a zero gradient.
+    disagreements: successes that an attack saw but the verification did not confirm.
+    softmax: the clean output looks like probabilities instead of logits.
+  """
+
+  position: int
+  id: int
+  correct: bool
+  success: bool
+  distance: float
+  image: np.ndarray
+  stage: int
+  queries: int
+  steps: int
+  nan: int
+  flat: int
+  disagreements: int
+  softmax: bool
+
+
+@dataclasses.dataclass
+class EngineStats:
+  """Running totals; `useful` over `slot` steps is the fraction of device work that was needed.
+
+  `forwards`, `backwards` and `judged` are what the attacks need as they are written: a gradient at every point
+  they look at, and a verification of every success. Peeking needs less than that, so efficiency may exceed one.
+  """
+
+  examples: int = 0
+  useful_steps: int = 0
+  slot_steps: int = 0
+  forwards: int = 0
+  backwards: int = 0
+  judged: int = 0
