@@ -16,10 +16,9 @@ def get_config(arg: str | None = None) -> ConfigDict:
     {
       "arch": "cnn-tiny",
       "epochs": 1 if tiny else 30,
-      "attack": "pgd",
-      "attack_options": ConfigDict({"num_steps": 3, "step_size": 2 / 3}),
-      "eps": "24/255",
-      "warmup_epochs": 10,
+      "techniques": ("pgd-at",),
+      "options": ConfigDict({"pgd-at": {"eps": "24/255", "num_steps": 3, "step_size": 2 / 3}}),
+      "attack_warmup_epochs": 10,
     }
   )
   config.data = "digits32"

@@ -59,8 +59,10 @@ def check_loss(name: str, num_classes: int, has_target: bool) -> None:
     raise InputError(f"loss {name!r} needs a target class")
 
 
-def bind(name: str, problem: Problem) -> Callable[[Array], Array]:
-  """The loss as a function of one image's logits alone."""
+def bind(name: str | Callable[[Array], Array], problem: Problem) -> Callable[[Array], Array]:
+  """The loss as a function of one image's logits alone; such a function passes through."""
+  if not isinstance(name, str):
+    return name
   spec = LOSSES[name]
 
   def loss(logits: Array) -> Array:

@@ -2,8 +2,10 @@
 
 The robustness curves of ARES (Dong et al. 2020, arXiv:1912.11852) need it: one search per example serves every eps.
 There, all examples go through 5 doublings and 10 bisections of full attacks. Here each example searches on its own,
-  * from the margin that the last attack left, by the secant rule, where it is known, and by doubling and bisection
-    where not; a success replaces the upper bound by the distance it really needed;
+  * starting with a scout: two steps of the attack, whose margin tells how fast the example gives way;
+  * then where a line through the two smallest margins left by failures reaches zero, a little beyond it after a
+    failure and a little short of it after a success, so that the next outcome closes the bracket (the margin of a
+    success says nothing: the attack stops at the first one);
   * until upper and lower bound agree to `tolerance`, or after `max_items` attacks;
 and items of all examples and budgets share the slots, so a success ends an item at once.
 
@@ -14,7 +16,7 @@ so the search is a minimal attack. Budget attacks are not quite monotone in eps:
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import NamedTuple
 
 from jaxrobust.attacks.schedule import Case, Item, Outcome, Stage
@@ -23,6 +25,10 @@ from jaxrobust.core.types import Attack
 
 # A first guess that needs no tuning: between these the search grows or shrinks it as needed.
 START = {"linf": 4 / 255, "l2": 0.5, "l1": 5.0}
+# Where to aim, relative to the expected root: below a scout's, above it after a failure, below a success.
+SCOUTED, UP, DOWN = 0.97, 0.01, 0.03
+# How far beyond the first budget a scout is believed.
+FARTHEST = 16
 
 
 @dataclass(frozen=True)
@@ -61,7 +67,8 @@ class MinimumBudget:
 
   @property
   def stages(self) -> tuple[Stage, ...]:
-    return (Stage(self.attack),)
+    scout = _scout(self.attack)
+    return (Stage(self.attack),) if scout is None else (Stage(self.attack), Stage(scout))
 
   @property
   def minimal(self) -> bool:
@@ -72,7 +79,8 @@ class MinimumBudget:
     return self.start or START[self.norm]
 
   def first(self, case: Case) -> Item | None:
-    return Item(0, case.target, self._first, Bracket(0.0, case.margin, 0.0, case.margin, math.inf, 0.0, 1.0))
+    bracket = Bracket(0.0, math.inf, 0.0, case.margin, math.nan, math.nan, 0.0, 0.0)
+    return Item(len(self.stages) - 1, case.target, self._first, bracket)
 
   def follow(self, case: Case, item: Item, outcome: Outcome) -> Item | None:
     bracket = Bracket(*item.memo)
@@ -80,26 +88,28 @@ class MinimumBudget:
       high = min(outcome.distance, item.eps)
       bracket = bracket._replace(high=high, run=max(bracket.run, 0.0) + 1)
     else:
-      run = min(bracket.run, 0.0) - 1
-      bracket = bracket._replace(
-        before=bracket.low, before_margin=bracket.margin, low=item.eps, margin=outcome.margin, run=run
-      )
-    unbounded = math.isinf(bracket.high)
-    narrow = not unbounded and bracket.high - bracket.low <= self.tolerance * bracket.high
+      bracket = bracket.seen(item.eps, outcome.margin)
+      if item.stage == 0:  # A scout's failure says nothing of the attack itself.
+        bracket = bracket._replace(low=item.eps, run=min(bracket.run, 0.0) - 1)
+    narrow = bracket.high - bracket.low <= self.tolerance * bracket.high if bracket.bounded else False
     if narrow or bracket.used >= self.max_items or bracket.low >= self.largest * self._first:
       return None
-    eps = self._grow(bracket) if unbounded else self._between(bracket)
+    eps = self._between(bracket) if bracket.bounded else self._grow(bracket)
     return Item(0, case.target, eps, bracket._replace(used=bracket.used + 1))
 
   def _grow(self, bracket: Bracket) -> float:
-    """Above a failure: a little beyond where the margin should reach zero, at most four times farther."""
+    """No success yet: a little beyond where the margin should reach zero, farther each time; at most four times."""
     root = bracket.root()
-    return bracket.low * min(max(1.1 * root / bracket.low, 1.3), 4.0) if math.isfinite(root) else 2.0 * bracket.low
+    if not bracket.low:
+      return min(SCOUTED * root, FARTHEST * self._first) if math.isfinite(root) else 2 * self._first
+    aim = root * (1 + UP * 3 ** (-bracket.run - 1)) if math.isfinite(root) else 2 * bracket.low
+    return min(max(aim, (1 + self.tolerance) * bracket.low), 4 * bracket.low)
 
   def _between(self, bracket: Bracket) -> float:
-    """Between a failure and a success: where the margin should reach zero, or the middle if that misleads."""
-    low, high = bracket.low, bracket.high
-    root = bracket.root()
+    """Below a success: where the margin should reach zero, or the middle if that misleads."""
+    low, high, root = bracket.low, bracket.high, bracket.root()
+    if not low:  # Nothing is known from below: farther down each time.
+      return high * max(1 - DOWN * 2 ** (bracket.run - 1), 0.5)
     if not math.isfinite(root) or abs(bracket.run) > 2:
       return 0.5 * (low + high)
     # After a success aim below the root, after a failure above it: the next outcome then closes the other side.
@@ -108,28 +118,50 @@ class MinimumBudget:
     return min(max(aim, low + edge), high - edge)
 
 
+def _scout(attack: Attack) -> Attack | None:
+  """Two steps that reach the whole budget, where the attack has a number of steps to change."""
+  names: list[str] = [item.name for item in fields(attack)] if is_dataclass(attack) else []
+  if "num_steps" not in names or attack.num_steps <= 4:
+    return None
+  steps = {"num_steps": 2} | ({"step_size": 0.5} if "step_size" in names else {})
+  return replace(attack, **steps)  # type: ignore[type-var]
+
+
 class Bracket(NamedTuple):
   """What the attacks so far say of an example's minimum budget.
 
   Attributes:
-    before, before_margin: the failure before the last one; at first the clean image itself.
-    low, margin: the largest budget that failed, and the margin left there (NaN where unknown).
+    low: the largest budget at which the attack failed.
     high: the smallest distance that succeeded.
+    near, near_margin, far, far_margin: the two failures with the smallest margins; at first the clean image alone.
     run: how often the last outcome has repeated, negative for failures.
     used: attacks so far.
   """
 
-  before: float
-  before_margin: float
   low: float
-  margin: float
   high: float
+  near: float
+  near_margin: float
+  far: float
+  far_margin: float
   run: float
   used: float
 
+  @property
+  def bounded(self) -> bool:
+    return math.isfinite(self.high)
+
+  def seen(self, eps: float, margin: float) -> Bracket:
+    """Takes in the margin at a point."""
+    if not math.isfinite(margin):
+      return self
+    points = [(abs(m), e, m) for e, m in ((self.near, self.near_margin), (self.far, self.far_margin), (eps, margin))]
+    near, far = sorted(point for point in points if math.isfinite(point[0]))[:2]
+    return self._replace(near=near[1], near_margin=near[2], far=far[1], far_margin=far[2])
+
   def root(self) -> float:
-    """Where the line through the last two failures reaches a margin of zero; NaN where it does not."""
-    gained = self.margin - self.before_margin
-    if not gained > 0 or not self.low > self.before:
+    """Where the line through the two points reaches a margin of zero; NaN where it does not."""
+    gained, apart = self.near_margin - self.far_margin, self.near - self.far
+    if not gained * apart > 0:
       return math.nan
-    return self.low - self.margin * (self.low - self.before) / gained
+    return self.near - self.near_margin * apart / gained

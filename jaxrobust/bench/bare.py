@@ -7,13 +7,13 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxrobust.bench.rows import seconds
+from jaxrobust.bench.rows import seconds, typical
 from jaxrobust.bench.workloads import Workload
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.types import Array
 from jaxrobust.engine.verdict import EngineStats
 
-_BATCHES = (32, 64, 128, 256)
+_BATCHES = (16, 32, 64, 128)
 
 
 class BareCost(NamedTuple):
@@ -26,6 +26,11 @@ class BareCost(NamedTuple):
     """Seconds that the evaluations of a run need at the least: attack steps, clean pass, verification."""
     plain = stats.forwards - stats.backwards + stats.judged
     return stats.backwards * self.gradient + plain * self.forward
+
+
+def between(before: BareCost, after: BareCost) -> BareCost:
+  """The mean of the costs measured before and after a run: the machine may not be the same all the time."""
+  return BareCost(*((one + other) / 2 for one, other in zip(before, after, strict=True)))
 
 
 @jax.jit
@@ -52,6 +57,6 @@ def bare_cost(work: Workload) -> BareCost:
     run_forward = lambda images=images: _forward(work.classifier, images)
     run_gradient = lambda images=images, labels=labels: _gradient(work.classifier, images, labels)
     seconds(run_forward, 1), seconds(run_gradient, 1)
-    forward.append(seconds(run_forward, 4) / batch)
-    gradient.append(seconds(run_gradient, 4) / batch)
+    forward.append(typical(run_forward) / batch)
+    gradient.append(typical(run_gradient) / batch)
   return BareCost(min(forward), min(gradient))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -44,6 +45,16 @@ def seconds(function: Callable[[], Any], repeats: int = 3) -> float:
     jax.block_until_ready(function())
     best = min(best, time.perf_counter() - start)
   return best
+
+
+def typical(function: Callable[[], Any], repeats: int = 7) -> float:
+  """The median of some runs: what a long run, good and bad moments together, has to be compared with."""
+  times = []
+  for _ in range(repeats):
+    start = time.perf_counter()
+    jax.block_until_ready(function())
+    times.append(time.perf_counter() - start)
+  return statistics.median(times)
 
 
 def alternate(functions: dict[str, Callable[[], Any]], repeats: int = 2) -> tuple[dict[str, float], dict[str, Any]]:

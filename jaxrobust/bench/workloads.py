@@ -58,7 +58,8 @@ def workload(network: str, n: int) -> Workload:
 
 
 def _digits(n: int) -> Workload:
-  from jaxrobust.training.loop import TrainConfig, train
+  from jaxrobust.training.config import TrainConfig
+  from jaxrobust.training.loop import train
 
   with tempfile.TemporaryDirectory() as folder:
     classifier = load_classifier(train(TrainConfig(epochs=4), Path(folder) / "model", quiet=True))

@@ -1,7 +1,8 @@
 """The `jaxrobust` command.
 
 Exit codes: 0 done; 1 an unexpected error; 2 bad input or an unknown name; 3 files that are unwritable, damaged
-or hold another configuration; 4 an attack left its threat model; 130 interrupted.
+or hold another configuration; 4 an attack left its threat model; 5 training broke
+down; 75 asked to stop (SIGTERM), saved and to be continued; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from jaxrobust.core.registry import unknown_name
 COMMANDS = {
   "evaluate": "a suite of attacks on a classifier, as cells on disk and a table",
   "attack": "adversarial images for a data set, written to an npz file",
+  "train": "one classifier, from a laptop to a pod; stopped runs continue where they were",
   "run": "train classifiers and evaluate them, from one config",
   "list": "attacks, models, datasets or suites",
   "bench": "speed and efficiency, beside other implementations where installed",

@@ -37,13 +37,13 @@ def run(argv: list[str]) -> int:
   from jaxrobust.evaluation.suites import make_suite
   from jaxrobust.results import check_writable
   from jaxrobust.training import loop
-  from jaxrobust.training.loop import check_train_config, make_train_config
+  from jaxrobust.training.config import make_train_config
 
   out = Path(config.out)
   # Everything is read before anything is trained: a typo must not cost an hour.
-  settings = {name: make_train_config(dict(network)) for name, network in config.networks.items()}
+  settings = {name: make_train_config(network) for name, network in config.networks.items()}
   for setting in settings.values():
-    check_train_config(setting)
+    loop.check_train_config(setting)
   entries = make_suite(config.suite, config.norm, config.eps)
   data = load_data(config.data)
   check_writable(out)

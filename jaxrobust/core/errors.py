@@ -1,7 +1,8 @@
 """Every way a call can be refused, as one readable line.
 
 Each error carries the exit code the command line ends with, so that scripts can
-tell bad input (2) from results that disagree (3) and failed verification (4).
+tell bad input (2) from results that disagree (3), failed verification (4), training that broke down (5)
+and runs that were asked to stop and can be continued (75).
 """
 
 from __future__ import annotations
@@ -50,3 +51,15 @@ class VerificationError(JaxrobustError):
   """An attack returned an image outside its threat model."""
 
   exit_code = 4
+
+
+class TrainingError(JaxrobustError):
+  """Training that cannot go on: a loss or weight that is not a number."""
+
+  exit_code = 5
+
+
+class StoppedError(JaxrobustError):
+  """A run that was asked to end and saved what it had; running it again continues it."""
+
+  exit_code = 75

@@ -12,6 +12,7 @@ RobustBench: AutoAttack standard.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from typing import Any
 
@@ -104,10 +105,12 @@ def robustbench(norm: str, eps: Budget) -> list[Entry]:
 
 @SUITES.register("main")
 def main(norm: str, eps: Budget) -> list[Entry]:
-  """Clean accuracy, FGSM, PGD-20 and MM5: the main job."""
+  """Clean accuracy, FGSM, PGD-20, MM5, and AutoAttack on the first 100 examples: the main job."""
+  autoattack = attack_entry("autoattack", eps, norm=norm)
   return [
     clean_entry(),
     attack_entry("fgsm", eps, norm=norm),
     attack_entry("pgd", eps, norm=norm, num_steps=20),
     attack_entry("mm5", eps, norm=norm),
+    dataclasses.replace(autoattack, first=100),
   ]

@@ -113,6 +113,8 @@ def make_job(
   classifier: Classifier, model: str, data: DataSource, entry: Entry, root: str | Path, options: RunOptions
 ) -> Job:
   """The cell of an entry, and the configuration that decides its verdicts."""
+  if entry.first is not None and entry.first < len(data):
+    data = data.subset(entry.first)
   fitted = replace(entry, schedule=fit_schedule(entry.schedule, classifier.num_classes, False))
   eps = None if entry.eps is None else entry.eps.text
   cell = Cell(model=model, data=data.name, attack=entry.attack, eps=eps, n=len(data), seed=options.seed)

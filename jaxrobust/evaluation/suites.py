@@ -24,16 +24,20 @@ class Entry:
     schedule: what each example goes through.
     attack: its id, part of the cell's name ("none" for the clean accuracy).
     eps: the budget; None for the clean pass and for minimal attacks.
+    first: how many examples at most, from the start of the data set; None for all.
   """
 
   schedule: Schedule
   attack: str
   eps: Budget | None
+  first: int | None = None
 
   @property
   def title(self) -> str:
     """A short column header."""
-    return "clean" if self.attack == "none" else self.attack if self.eps is None else f"{self.attack}@{self.eps.text}"
+    budget = "" if self.eps is None else f"@{self.eps.text}"
+    name = "clean" if self.attack == "none" else self.attack + budget
+    return name if self.first is None else f"{name}, first {self.first}"
 
 
 def clean_entry() -> Entry:

@@ -20,6 +20,8 @@ from jaxrobust.core.types import Array
 
 Padding = tuple[tuple[int, int], tuple[int, int]]
 _DIMENSIONS = ("NHWC", "HWIO", "NHWC")
+# Kernels with more offsets than this leave their gradient to XLA: a product for each would take long to compile.
+_MOST_OFFSETS = 9
 
 
 def _forward(
@@ -59,8 +61,48 @@ def _conv_fwd(images: Array, kernel: Array, strides, padding, dilation, groups):
 
 def _conv_bwd(strides, padding, dilation, groups, saved, cotangent):  # type: ignore[no-untyped-def]
   images, kernel = saved
-  kernel_gradient = jax.vjp(lambda k: _forward(images, k, strides, padding, dilation, groups), kernel)[1](cotangent)[0]
-  return _input_gradient(cotangent, kernel, images.shape, strides, padding, dilation, groups), kernel_gradient
+  kernel_gradient = functools.partial(
+    _kernel_gradient, kernel=kernel, strides=strides, padding=padding, dilation=dilation, groups=groups
+  )
+  offsets = kernel.shape[0] * kernel.shape[1]
+  if groups == 1 and offsets <= _MOST_OFFSETS:
+    products = functools.partial(
+      _kernel_gradient_products, shape=kernel.shape, strides=strides, padding=padding, dilation=dilation
+    )
+    gradient = lax.platform_dependent(images, cotangent, cpu=products, default=kernel_gradient)
+  else:
+    gradient = kernel_gradient(images, cotangent)
+  return _input_gradient(cotangent, kernel, images.shape, strides, padding, dilation, groups), gradient
+
+
+def _kernel_gradient(images, cotangent, *, kernel, strides, padding, dilation, groups):  # type: ignore[no-untyped-def]
+  return jax.vjp(lambda k: _forward(images, k, strides, padding, dilation, groups), kernel)[1](cotangent)[0]
+
+
+def _kernel_gradient_products(
+  images: Array,
+  cotangent: Array,
+  *,
+  shape: Sequence[int],
+  strides: tuple[int, int],
+  padding: Padding,
+  dilation: tuple[int, int],
+) -> Array:
+  """One matrix product per kernel offset: two to four times as fast as XLA:CPU's convolution over the batch."""
+  height, width, features, out = shape
+  rows, columns = cotangent.shape[1:3]
+  padded = jnp.pad(images, ((0, 0), *padding, (0, 0)))
+  flat = cotangent.reshape(-1, out)
+  products = []
+  for i in range(height):
+    for j in range(width):
+      top, left = i * dilation[0], j * dilation[1]
+      stop = (top + (rows - 1) * strides[0] + 1, left + (columns - 1) * strides[1] + 1)
+      window = lax.slice(
+        padded, (0, top, left, 0), (len(images), *stop, features), (1, strides[0], strides[1], 1)
+      ).reshape(-1, features)
+      products.append(lax.dot_general(window, flat, (((0,), (0,)), ((), ()))))
+  return jnp.stack(products).reshape(height, width, features, out)
 
 
 def _input_gradient(

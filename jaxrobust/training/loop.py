@@ -1,164 +1,280 @@
-"""The training loop: epochs over a data source, and a classifier folder at the end.
+"""The training loop: one file to read from top to bottom.
 
-Batches are a function of (seed, epoch) alone and keys of (seed, step), so two runs of one config make the
-same network.
+A run is a folder. `run.json` says what it makes, `train.jsonl` how it went, `checkpoints/` where it is, `best/` the
+best epoch so far; when it is finished the folder itself is a classifier that `load_classifier` takes. Running a
+folder again continues it, or returns at once when it is done. Everything random is a function of (seed, step,
+example), so a run that was stopped ends with the very weights of one that was not.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields
+import math
+import os
+import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
-import optax
+from jax.sharding import Mesh
 
-from jaxrobust.attacks.losses import LOSSES
-from jaxrobust.attacks.registry import make_attack
-from jaxrobust.core.errors import CellMismatchError, InputError
+from jaxrobust.core.classifier import Classifier
+from jaxrobust.core.errors import CellMismatchError, InputError, StoppedError, StorageError, TrainingError
+from jaxrobust.core.mesh import make_mesh, replicated
 from jaxrobust.core.progress import Meter, show
-from jaxrobust.core.registry import unknown_name
-from jaxrobust.core.threat import Budget
-from jaxrobust.core.types import Attack
 from jaxrobust.data.registry import DATASETS, load_data
+from jaxrobust.data.source import DataSource
 from jaxrobust.models.registry import MODELS, make_model
-from jaxrobust.models.zoo import read_metadata, save_classifier
-from jaxrobust.training.step import Recipe, TrainState, init_state, train_step, variables_of
+from jaxrobust.models.zoo import load_classifier, read_metadata, save_classifier
+from jaxrobust.training.checkpoints import Checkpoints
+from jaxrobust.training.config import TrainConfig
+from jaxrobust.training.finetune import start_from
+from jaxrobust.training.logs import Log
+from jaxrobust.training.optimisers import make_optimiser
+from jaxrobust.training.signals import StopRequest, Vote
+from jaxrobust.training.state import TrainState, init_state, state_shardings, variables_of
+from jaxrobust.training.step import Recipe, culprit, make_step
+from jaxrobust.training.stream import Stream
+from jaxrobust.training.validation import Score, overfitted, validate
+
+_RUN = "run.json"
 
 
-@dataclass(frozen=True)
-class TrainConfig:
-  """Everything that decides a trained network.
+@dataclass
+class Run:
+  """All that a running loop holds."""
 
-  Attributes:
-    arch, data: registered names.
-    epochs, batch_size, learning_rate, weight_decay: AdamW with a cosine schedule.
-    attack: the attack that crafts training images, or "" for standard training; `attack_options` its parameters.
-    eps: its budget, as text; `warmup_epochs` is how long it grows from zero.
-    seed: of initialisation, order and random starts.
-  """
+  config: TrainConfig
+  folder: Path
+  recipe: Recipe
+  mesh: Mesh
+  data: DataSource
+  train_size: int
+  total_steps: int
+  log: Log
+  checkpoints: Checkpoints
+  stop: StopRequest
 
-  arch: str = "cnn-tiny"
-  data: str = "digits32-train"
-  epochs: int = 20
-  batch_size: int = 64
-  learning_rate: float = 2e-3
-  weight_decay: float = 1e-4
-  attack: str = ""
-  attack_options: tuple[tuple[str, Any], ...] = ()
-  eps: str = "8/255"
-  warmup_epochs: int = 5
-  seed: int = 0
+  @property
+  def chief(self) -> bool:
+    return jax.process_index() == 0
 
-  def __post_init__(self) -> None:
-    for name, least in (
-      ("epochs", 1),
-      ("batch_size", 1),
-      ("warmup_epochs", 0),
-      ("learning_rate", 0),
-      ("weight_decay", 0),
-    ):
-      value = getattr(self, name)
-      if isinstance(value, bool) or not isinstance(value, int | float) or not value >= least:
-        raise InputError(f"{name} must be a number of at least {least}, got {value!r}")
-
-
-def make_train_config(options: dict[str, Any]) -> TrainConfig:
-  """A config from plain options; unknown ones are refused with the nearest known names."""
-  known = [field.name for field in fields(TrainConfig)]
-  for key in options:
-    if key not in known:
-      raise unknown_name("training option", key, known)
-  parameters = tuple(sorted(dict(options.get("attack_options", {})).items()))
-  return TrainConfig(**{**options, "attack_options": parameters})
+  def epoch_of(self, step: int) -> int:
+    """Finished epochs after `step` steps."""
+    return step * self.config.batch_size // self.train_size
 
 
 def check_train_config(config: TrainConfig) -> None:
   """Looks every name up, so that a typo is found before the first network is trained."""
   MODELS[config.arch]
   DATASETS[config.data] if not config.data.startswith("npz:") else load_data(config.data)
-  Budget.parse(config.eps)
-  if config.attack:
-    _training_attack(config)
+  config.plan()
 
 
-def train(config: TrainConfig, out: str | Path, *, title: str = "train", quiet: bool = False) -> Path:
-  """Trains and saves a classifier; a folder that already holds this very network is returned as it is."""
-  notes = {"train": json.loads(json.dumps(asdict(config)))}
-  existing = read_metadata(out)
-  if existing is not None:
-    if existing["notes"] == notes:
-      return Path(out)
-    raise CellMismatchError(f"{out} holds a network trained with another config; use another folder or remove it")
+def train(
+  config: TrainConfig, out: str | Path, *, title: str = "train", quiet: bool = False, mesh: Mesh | None = None
+) -> Path:
+  """Trains and saves a classifier, continuing what `out` holds.
+
+  Raises:
+    CellMismatchError: `out` holds a run of another config.
+    StoppedError: the process was asked to end (SIGTERM); a checkpoint is saved.
+    TrainingError: the loss is not a number.
+  """
+  folder = Path(out)
+  if _finished(config, folder):
+    return folder
+  mesh = make_mesh(jax.devices()) if mesh is None else mesh
+  with StopRequest() as stop:
+    run, state = _start(config, folder, mesh, stop)
+    images = run.total_steps * config.batch_size
+    try:
+      with show(title, images, int(state.step) * config.batch_size, quiet=quiet or not run.chief) as meter:
+        state = _steps(run, state, meter)
+      _finish(run, state)
+    finally:
+      run.log.close()
+      run.checkpoints.close()
+  return folder
+
+
+def _finished(config: TrainConfig, folder: Path) -> bool:
+  """Whether the folder holds this very network; another one is an error."""
+  metadata = read_metadata(folder)
+  path = folder / _RUN
+  known = metadata["notes"].get("train") if metadata else json.loads(path.read_text()) if path.exists() else None
+  if (metadata is not None or known is not None) and known != config.identity():
+    raise CellMismatchError(f"{folder} holds a network trained with another config; use another folder or remove it")
+  return metadata is not None
+
+
+def _start(config: TrainConfig, folder: Path, mesh: Mesh, stop: StopRequest) -> tuple[Run, TrainState]:
+  """The run, and its state as it was left or fresh."""
   data = load_data(config.data)
-  steps_per_epoch = len(data) // config.batch_size
-  if not steps_per_epoch:
-    raise InputError(f"batch_size {config.batch_size} is larger than {config.data} ({len(data)} examples)")
-  recipe = _recipe(config, data.num_classes, steps_per_epoch)
-  images, labels = data.take(np.arange(len(data)))
-  root = jax.random.key(config.seed)
-  state = init_state(recipe, jax.random.fold_in(root, 0), images.shape[1:])
-  with show(title, config.epochs * steps_per_epoch * config.batch_size, quiet=quiet) as meter:
-    state = _epochs(config, recipe, state, images, labels, jax.random.fold_in(root, 1), meter)
+  size = len(data) - config.holdout
+  if config.batch_size > size:
+    raise InputError(f"batch_size {config.batch_size} is larger than {config.data} ({size} examples)")
+  total = max(1, math.ceil(config.epochs * size / config.batch_size))
+  recipe = make_recipe(config, data.num_classes, size, total)
+  shape = data.take(np.arange(1))[0].shape[1:]
+  given = start_from(config.init, recipe.module, shape) if config.init else None
+  key = jax.random.key(config.seed)
+  build = lambda: init_state(recipe.module, recipe.optimiser, key, shape, recipe.plan.average is not None, given)
+  shardings = state_shardings(jax.eval_shape(build), mesh, config.sharding)
+  try:
+    folder.mkdir(parents=True, exist_ok=True)
+    if jax.process_index() == 0:
+      temporary = folder / f".{_RUN}.tmp"
+      temporary.write_text(json.dumps(config.identity(), indent=2, sort_keys=True) + "\n")
+      os.replace(temporary, folder / _RUN)
+  except OSError as error:
+    raise StorageError(f"cannot write the run to {folder}: {error.strerror or error}") from None
+  checkpoints = Checkpoints(folder / "checkpoints")
+  restored = checkpoints.restore(jax.eval_shape(build), shardings)
+  state, step = restored if restored else (jax.jit(build, out_shardings=shardings)(), 0)
+  log = Log(folder, step, active=jax.process_index() == 0)
+  return Run(config, folder, recipe, mesh, data, size, total, log, checkpoints, stop), state
+
+
+def make_recipe(config: TrainConfig, num_classes: int, size: int, total_steps: int) -> Recipe:
+  """The compiled step's ingredients, from a config."""
   spec = MODELS[config.arch]
-  return save_classifier(
-    out,
+  per_epoch = size / config.batch_size
+  optimiser = make_optimiser(
+    config.optimiser,
+    config.schedule,
+    learning_rate=config.learning_rate,
+    weight_decay=config.weight_decay,
+    updates=max(1, total_steps // config.accumulate),
+    warmup=round(config.warmup_epochs * per_epoch / config.accumulate),
+    clip=config.clip,
+    accumulate=config.accumulate,
+  )
+  return Recipe(
+    make_model(config.arch, num_classes, **config.arch_options),
+    num_classes,
+    tuple(spec.mean),
+    tuple(spec.std),
+    config.plan(),
+    optimiser,
+    round(config.attack_warmup_epochs * per_epoch),
+    jax.numpy.dtype(config.precision),
+    config.seed,
+  )
+
+
+def _steps(run: Run, state: TrainState, meter: Meter) -> TrainState:
+  """Steps to the end of the run, with everything that happens between them."""
+  config, step = run.config, int(state.step)
+  shardings = jax.tree.map(lambda leaf: leaf.sharding, state)
+  advance = make_step(run.recipe, run.mesh, shardings)
+  vote = Vote(run.mesh)
+  # An epoch that ended right at the checkpoint may not have been looked at yet.
+  if step and run.epoch_of(step) > run.epoch_of(step - 1):
+    _look_back(run, state, step)
+  stream = Stream(run.data, run.train_size, config.batch_size, config.seed, run.mesh, step)
+  metrics, since, waited = None, time.monotonic(), 0.0
+  report: dict[str, Any] = {}
+  try:
+    batches = iter(stream)
+    while step < run.total_steps:
+      begin = time.monotonic()
+      rows = next(batches)
+      waited += time.monotonic() - begin
+      before = report
+      state, report = advance(state, *rows)
+      step += 1
+      _check(before, step - 1, state)  # The step before: it is over, so reading it waits for nothing.
+      metrics = report["metrics"] if metrics is None else metrics.merge(report["metrics"])
+      meter(step * config.batch_size)
+      leaving = vote(run.stop.asked)
+      if step % config.log_every == 0 or step == run.total_steps:
+        seconds, since = time.monotonic() - since, time.monotonic()
+        values = {name: float(value) for name, value in metrics.compute().items()}
+        share = round(waited / max(seconds, 1e-9), 4)
+        run.log.write(step, **values, seconds=round(seconds, 3), data_wait=share)
+        metrics, waited = None, 0.0
+      ended = run.epoch_of(step) > run.epoch_of(step - 1) or step == run.total_steps
+      due = step % config.save_every == 0
+      if leaving or due or ended:
+        _check(report, step, state)
+        run.checkpoints.save(step, state, wait=leaving)
+      if leaving:
+        raise StoppedError(f"asked to stop after step {step} of {run.total_steps}; run the same command to go on")
+      if ended:
+        _look_back(run, state, step)
+  finally:
+    stream.close()
+  return state
+
+
+def _check(report: dict[str, Any], step: int, state: TrainState) -> None:
+  found = culprit(report, state.params) if report else None
+  if found:
+    raise TrainingError(f"not a number at step {step}: {found}; lower the learning rate or look at the data")
+
+
+def _look_back(run: Run, state: TrainState, step: int) -> None:
+  """After an epoch: scores on the held-out examples; the best epoch's weights are kept."""
+  if not run.config.holdout or any(entry["step"] == step and "robust" in entry for entry in run.log.entries):
+    return
+  variables = host_variables(run, state)
+  if not run.chief:
+    return
+  images, labels = run.data.take(np.arange(run.train_size, len(run.data)))
+  recipe = run.recipe
+  classifier = Classifier.from_module(recipe.module, variables, mean=recipe.mean, std=recipe.std)
+  steps = run.config.validate_steps
+  score = validate(recipe.plan.objective, classifier, images, labels, steps, lambda: run.stop.asked)
+  if score is None:
+    return
+  scores = [Score(entry["clean"], entry["robust"]) for entry in run.log.entries if "robust" in entry]
+  training = next((entry["accuracy"] for entry in reversed(run.log.entries) if "accuracy" in entry), 0.0)
+  warning = overfitted([*scores, score], training)
+  run.log.write(step, epoch=run.epoch_of(step), clean=score.clean, robust=score.robust, **_named(warning))
+  if warning:
+    print(warning, flush=True)
+  if not scores or score.robust > max(old.robust for old in scores):
+    _save(run, variables, run.folder / "best", {"step": step, "clean": score.clean, "robust": score.robust})
+
+
+def _named(warning: str | None) -> dict[str, str]:
+  return {"warning": warning} if warning else {}
+
+
+def host_variables(run: Run, state: TrainState) -> Any:
+  """The weights to evaluate, whole, on this process's host; every process must call it."""
+  variables = variables_of(state)
+  whole = jax.jit(lambda tree: tree, out_shardings=replicated(run.mesh))(variables)
+  return jax.tree.map(lambda leaf: np.asarray(leaf.addressable_data(0)), whole)
+
+
+def _save(run: Run, variables: Any, folder: Path, extra: dict[str, Any]) -> None:
+  spec, config = MODELS[run.config.arch], run.config
+  notes = {"train": config.identity(), **extra}
+  save_classifier(
+    folder,
     config.arch,
-    variables_of(state),
-    num_classes=data.num_classes,
+    variables,
+    num_classes=run.recipe.num_classes,
     mean=spec.mean,
     std=spec.std,
+    options=dict(config.arch_options),
     notes=notes,
   )
 
 
-def _training_attack(config: TrainConfig) -> Attack:
-  """The attack, if it can craft a batch in a fixed number of steps within a budget."""
-  attack = make_attack(config.attack, **dict(config.attack_options))
-  if not hasattr(attack, "last") or getattr(attack, "minimal", False):
-    raise InputError(f"{config.attack!r} cannot be trained with; use an attack of fixed steps such as pgd, fgsm or mim")
-  loss = getattr(attack, "loss", None)
-  if isinstance(loss, str) and LOSSES[loss].target == "required":
-    raise InputError(f"{config.attack!r} needs a target class; train with an untargeted attack such as pgd")
-  return attack
-
-
-def _recipe(config: TrainConfig, num_classes: int, steps_per_epoch: int) -> Recipe:
-  spec = MODELS[config.arch]
-  schedule = optax.cosine_decay_schedule(config.learning_rate, config.epochs * steps_per_epoch)
-  attack = _training_attack(config) if config.attack else None
-  return Recipe(
-    make_model(config.arch, num_classes),
-    tuple(spec.mean),
-    tuple(spec.std),
-    optax.adamw(schedule, weight_decay=config.weight_decay),
-    attack,
-    Budget.parse(config.eps).value,
-    config.warmup_epochs * steps_per_epoch,
-  )
-
-
-def _epochs(
-  config: TrainConfig,
-  recipe: Recipe,
-  state: TrainState,
-  images: np.ndarray,
-  labels: np.ndarray,
-  key: jax.Array,
-  meter: Meter,
-) -> TrainState:
-  steps = len(images) // config.batch_size
-  for epoch in range(config.epochs):
-    order = np.random.default_rng((config.seed, epoch)).permutation(len(images))
-    for batch in range(steps):
-      rows = order[batch * config.batch_size : (batch + 1) * config.batch_size]
-      step = epoch * steps + batch
-      state, metrics = train_step(recipe, state, images[rows], labels[rows], jax.random.fold_in(key, step))
-      if step % 10 == 0:
-        jax.block_until_ready(metrics)  # Keeps the meter honest without stalling every step.
-      meter((step + 1) * config.batch_size)
-    if not np.isfinite(float(metrics["loss"])):
-      raise InputError(f"the loss is not finite after epoch {epoch + 1}; lower the learning rate")
-  return state
+def _finish(run: Run, state: TrainState) -> None:
+  """The folder becomes a classifier: the best epoch where examples were held out, the last one elsewhere."""
+  variables = host_variables(run, state)
+  if run.chief:
+    best = read_metadata(run.folder / "best")
+    if best is not None:
+      variables = load_classifier(run.folder / "best").variables["module"]
+    extra = (
+      {key: value for key, value in best["notes"].items() if key != "train"} if best else {"step": int(state.step)}
+    )
+    _save(run, variables, run.folder, extra)
+  Vote(run.mesh)(False)

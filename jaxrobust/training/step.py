@@ -1,106 +1,145 @@
-"""One jitted training step, plain or adversarial.
+"""One jitted training step, plain or adversarial, on one device or a pod.
 
-Adversarial images are crafted inside the step by the same attack values that evaluate models: the batch is
-`vmap(init)`-ed and stepped a fixed number of times with evaluation-mode batch norm (Madry et al. 2018,
-arXiv:1706.06083), then the loss is taken in training mode.
+The batch is split over the mesh and everything else follows from it: XLA inserts the reductions, so batch norm and
+the gradient are those of the global batch whatever the number of devices.
 """
 
 from __future__ import annotations
 
-import functools
-from typing import Any, NamedTuple
+import dataclasses
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
+from clu import metrics as clu_metrics
 from flax import linen as nn
+from jax.sharding import Mesh
 
 from jaxrobust.core.classifier import Classifier
-from jaxrobust.core.gradients import ImageLogits
-from jaxrobust.core.types import Array, Attack, Problem
+from jaxrobust.core.mesh import replicated, row_sharding
+from jaxrobust.core.types import Array
+from jaxrobust.training.state import TrainState, as_variables
+from jaxrobust.training.technique import Batch, Context, Plan, prepare
+
+# What a step reports, as sums and counts.
+StepMetrics = clu_metrics.Collection.create(
+  loss=clu_metrics.Average.from_output("loss"), accuracy=clu_metrics.Average.from_output("correct")
+)
 
 
-class TrainState(NamedTuple):
-  """All that changes during training."""
-
-  params: Any
-  batch_stats: Any
-  opt_state: Any
-  step: Array
-
-
-class Recipe(NamedTuple):
-  """What decides the compiled step; hashable.
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+  """What decides the compiled step.
 
   Attributes:
-    module: the network.
-    mean, std: its normalisation.
-    optimiser: an optax transformation (kept as a value: compare by identity).
-    attack: crafts the training images; None for standard training.
-    eps: the budget of that attack.
-    warmup: steps over which the budget grows from zero; adversarial training from scratch can otherwise
-      settle on the constant classifier.
+    module: the network; mean, std: its normalisation.
+    plan: the techniques.
+    optimiser: an optax transformation.
+    attack_warmup: steps over which the training attack's budget grows from zero.
+    dtype: of the forward and backward passes.
+    seed: of everything random.
   """
 
   module: nn.Module
+  num_classes: int
   mean: tuple[float, ...]
   std: tuple[float, ...]
+  plan: Plan
   optimiser: optax.GradientTransformation
-  attack: Attack | None = None
-  eps: float = 0.0
-  warmup: int = 0
+  attack_warmup: int = 0
+  dtype: Any = jnp.float32
+  seed: int = 0
 
 
-def init_state(recipe: Recipe, key: Array, image_shape: tuple[int, ...]) -> TrainState:
-  """Fresh parameters and optimiser state."""
-  variables = recipe.module.init(key, jnp.zeros((1, *image_shape)))
-  params = variables["params"]
-  return TrainState(params, variables.get("batch_stats", {}), recipe.optimiser.init(params), jnp.zeros((), jnp.int32))
+def _cast(tree: Any, dtype: Any) -> Any:
+  return jax.tree.map(lambda leaf: leaf.astype(dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf, tree)
 
 
-def variables_of(state: TrainState) -> dict[str, Any]:
-  """The flax variables of a state, as the module takes them."""
-  return {"params": state.params} | ({"batch_stats": state.batch_stats} if state.batch_stats else {})
+def _network(recipe: Recipe, params: Any, key: Array) -> Callable[[Array, Any], tuple[Array, Any]]:
+  """The network in training mode; each call draws its own dropout."""
+  calls = iter(range(1 << 20))
+
+  def apply(images: Array, batch_stats: Any) -> tuple[Array, Any]:
+    normalised = ((images - jnp.asarray(recipe.mean)) / jnp.asarray(recipe.std)).astype(recipe.dtype)
+    variables = as_variables(_cast(params, recipe.dtype), batch_stats)
+    rng = jax.random.fold_in(key, next(calls))
+    logits, updates = recipe.module.apply(
+      variables, normalised, train=True, mutable=["batch_stats"], rngs={"dropout": rng, "drop_path": rng}
+    )
+    return logits.astype(jnp.float32), updates.get("batch_stats", {})
+
+  return apply
 
 
-def craft(attack: Attack, classifier: Classifier, images: Array, labels: Array, eps: Array, key: Array) -> Array:
-  """Adversarial images after all steps of the attack, for a whole batch; gradients do not flow through."""
-  count = images.shape[0]
-  problems = Problem(
-    images, labels, jnp.full((count,), -1), jnp.broadcast_to(eps, (count,)), jax.random.split(key, count)
-  )
-
-  def step(problem: Problem, state: Any) -> Any:
-    return attack.step(ImageLogits(classifier, problem.key), problem, state)[0]
-
-  states = jax.vmap(attack.init)(problems)
-  states = jax.lax.fori_loop(0, attack.num_steps, lambda _, states: jax.vmap(step)(problems, states), states)
-  return jax.lax.stop_gradient(jax.vmap(attack.last)(problems, states))  # type: ignore[attr-defined]
-
-
-@functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
 def train_step(
-  recipe: Recipe, state: TrainState, images: Array, labels: Array, key: Array
-) -> tuple[TrainState, dict[str, Array]]:
-  """One update; metrics as (sum, count) pairs' sums over the batch."""
-  if recipe.attack is not None:
-    classifier = Classifier.from_module(recipe.module, variables_of(state), mean=recipe.mean, std=recipe.std)
-    grown = jnp.minimum((state.step + 1) / (recipe.warmup + 1), 1.0).astype(jnp.float32)
-    images = craft(recipe.attack, classifier, images, labels, recipe.eps * grown, key)
-  normalised = (images - jnp.asarray(recipe.mean)) / jnp.asarray(recipe.std)
+  recipe: Recipe, state: TrainState, images: Array, labels: Array, ids: Array
+) -> tuple[TrainState, dict[str, Any]]:
+  """One update.
 
-  def loss_fn(params: Any) -> tuple[Array, tuple[Array, Any]]:
-    variables = variables_of(state._replace(params=params))
-    logits, updates = recipe.module.apply(variables, normalised, train=True, mutable=["batch_stats"])
-    losses = optax.softmax_cross_entropy_with_integer_labels(logits, labels)
-    return jnp.mean(losses), (logits, updates.get("batch_stats", {}))
+  Args:
+    images: (N, H, W, C), uint8 or float32 in [0, 1]; labels, ids: (N,).
 
-  (loss, (logits, batch_stats)), grads = jax.value_and_grad(loss_fn, has_aux=True)(state.params)
+  Returns:
+    The next state and a report: `metrics` (sums and counts) and what is not finite, if anything.
+  """
+  key = jax.random.fold_in(jax.random.key(recipe.seed), state.step)
+  keys = jax.vmap(lambda example: jax.random.fold_in(key, example))(ids)
+  if images.dtype == jnp.uint8:
+    images = images.astype(jnp.float32) / 255
+  batch = Batch(images, jax.nn.one_hot(labels, recipe.num_classes), labels, keys)
+  # The keys of examples and of the batch come from two streams, so that no id can collide with them.
+  batch_key, dropout_key, objective_key = jax.random.split(jax.random.fold_in(key, 0x62617463), 3)
+  batch = prepare(recipe.plan, batch, batch_key)
+  frozen = jax.lax.stop_gradient(_cast(as_variables(state.params, state.batch_stats), recipe.dtype))
+  classifier = Classifier.from_module(recipe.module, frozen, mean=recipe.mean, std=recipe.std)
+  progress = jnp.minimum((state.step + 1) / (recipe.attack_warmup + 1), 1.0).astype(jnp.float32)
+  context = Context(classifier, state.batch_stats, progress, objective_key)
+
+  def mean_loss(params: Any) -> tuple[Array, Any]:
+    losses = recipe.plan.objective.loss(_network(recipe, params, dropout_key), batch, context)
+    return jnp.mean(losses.values), losses
+
+  (loss, losses), grads = jax.value_and_grad(mean_loss, has_aux=True)(state.params)
   updates, opt_state = recipe.optimiser.update(grads, state.opt_state, state.params)
   params = optax.apply_updates(state.params, updates)
-  metrics = {
-    "loss": loss * labels.shape[0],
-    "correct": jnp.sum(jnp.argmax(logits, -1) == labels),
-    "count": jnp.asarray(labels.shape[0]),
+  average = state.average
+  if recipe.plan.average is not None:
+    average = recipe.plan.average.average(average, (params, losses.batch_stats), state.step)
+  correct = (jnp.argmax(losses.logits, -1) == jnp.argmax(batch.targets, -1)).astype(jnp.float32)
+  report = {
+    "metrics": StepMetrics.single_from_model_output(loss=losses.values, correct=correct),
+    "finite": _finite(batch.images, losses.logits, grads),
+    "loss": loss,
   }
-  return TrainState(params, batch_stats, opt_state, state.step + 1), metrics
+  return TrainState(params, losses.batch_stats, opt_state, average, state.step + 1), report
+
+
+def _finite(images: Array, logits: Array, grads: Any) -> dict[str, Array]:
+  """Where things stop being numbers, in the order in which they are computed; one flag per parameter."""
+  every = lambda tree: jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(tree)])
+  return {"images": every(images), "logits": every(logits), "gradients": every(grads)}
+
+
+def culprit(report: dict[str, Any], params: Any) -> str | None:
+  """What was not finite first, by name; None where all is well."""
+  for part, flags in jax.device_get(report["finite"]).items():
+    if not flags.all():
+      if part != "gradients":
+        return f"the {part}"
+      paths = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(params)]
+      return f"the gradient of {paths[int((~flags).argmax())]}"
+  return None
+
+
+def make_step(recipe: Recipe, mesh: Mesh, shardings: Any) -> Callable[..., tuple[TrainState, dict[str, Any]]]:
+  """The step, compiled for states laid out as `shardings`; the state's buffers are reused."""
+
+  def step(state: TrainState, images: Array, labels: Array, ids: Array) -> tuple[TrainState, dict[str, Any]]:
+    return train_step(recipe, state, images, labels, ids)
+
+  rows = row_sharding(mesh)
+  return jax.jit(
+    step, in_shardings=(shardings, rows, rows, rows), out_shardings=(shardings, replicated(mesh)), donate_argnums=0
+  )

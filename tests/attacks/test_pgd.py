@@ -15,7 +15,7 @@ from jaxrobust.core.errors import InputError, UnknownNameError
 from jaxrobust.engine.api import attack_images
 from jaxrobust.engine.options import EngineOptions
 from jaxrobust.testing import examples, fixture
-from jaxrobust.training.step import craft
+from jaxrobust.training.adversarial import craft
 from tests import realdata
 
 NORMS = ("l1", "l2", "linf")
@@ -36,8 +36,8 @@ def margins(images):
 
 @functools.partial(jax.jit, static_argnums=0)
 def final_points(attack, images, eps):
-  labels = jnp.zeros(len(images), jnp.int32)
-  return craft(attack, LINEAR, images, labels, eps, jax.random.key(0))
+  wanted = jax.nn.one_hot(jnp.zeros(len(images), jnp.int32), 2)
+  return craft(attack, LINEAR, images, wanted, eps, jax.random.split(jax.random.key(0), len(images)))
 
 
 def grey(count=6):
@@ -92,9 +92,8 @@ def test_targeted_attacks_reach_their_class_exactly_where_the_dual_norm_says_so(
 @pytest.mark.parametrize("name", ["bim", "mim"])
 def test_a_zero_gradient_leaves_the_image_where_it_is(name):
   images, _ = examples(fixture(), 4)
-  step = jax.jit(
-    lambda c, x: craft(make_attack(name, num_steps=3), c, x, jnp.zeros(4, jnp.int32), 0.1, jax.random.key(0))
-  )
+  wanted, keys = jax.nn.one_hot(jnp.zeros(4, jnp.int32), 5), jax.random.split(jax.random.key(0), 4)
+  step = jax.jit(lambda c, x: craft(make_attack(name, num_steps=3), c, x, wanted, 0.1, keys))
   np.testing.assert_array_equal(step(fixture("flat"), images), images)
 
 

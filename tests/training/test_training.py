@@ -16,8 +16,12 @@ from jaxrobust.data.registry import load_data
 from jaxrobust.models.registry import make_model
 from jaxrobust.models.zoo import fingerprint, load_classifier, read_metadata
 from jaxrobust.testing import examples, fixture
-from jaxrobust.training.loop import TrainConfig, make_train_config, train
-from jaxrobust.training.step import Recipe, craft, init_state, train_step, variables_of
+from jaxrobust.training.adversarial import craft
+from jaxrobust.training.config import TrainConfig, make_train_config
+from jaxrobust.training.loop import train
+from jaxrobust.training.state import init_state, variables_of
+from jaxrobust.training.step import Recipe, train_step
+from jaxrobust.training.technique import make_plan
 
 CONFIG = TrainConfig(epochs=1, batch_size=128, seed=3)
 
@@ -32,7 +36,9 @@ def test_crafted_images_are_inside_ball_and_box_and_raise_the_loss(norm, eps):
   classifier = fixture()
   images, labels = examples(classifier)
   attack = PGD(norm, num_steps=4, step_size=0.5)
-  found = np.asarray(jax.jit(functools.partial(craft, attack))(classifier, images, labels, eps, jax.random.key(0)))
+  wanted = jax.nn.one_hot(labels, classifier.num_classes)
+  keys = jax.random.split(jax.random.key(0), len(images))
+  found = np.asarray(jax.jit(functools.partial(craft, attack))(classifier, images, wanted, eps, keys))
   assert found.min() >= 0 and found.max() <= 1
   order = {"l1": 1, "l2": 2, "linf": np.inf}[norm]
   delta = (found.astype(np.float64) - images).reshape(len(images), -1)
@@ -48,7 +54,8 @@ def test_no_gradient_flows_through_crafted_images():
   def pixels(scale):
     weights = {**classifier.variables, "second": scale * classifier.variables["second"]}
     changed = type(classifier)(weights, classifier.apply, classifier.num_classes)
-    return jnp.sum(craft(attack, changed, images, labels, 0.1, jax.random.key(0)))
+    wanted, keys = jax.nn.one_hot(labels, classifier.num_classes), jax.random.split(jax.random.key(0), 4)
+    return jnp.sum(craft(attack, changed, images, wanted, 0.1, keys))
 
   assert float(jax.jit(jax.grad(pixels))(1.0)) == 0.0
 
@@ -82,7 +89,7 @@ def test_a_finished_folder_is_returned_as_it_is(trained):
   assert files == {path: path.stat().st_mtime_ns for path in trained.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("change", [{"seed": 5}, {"epochs": 2}, {"attack": "pgd"}, {"eps": "4/255"}])
+@pytest.mark.parametrize("change", [{"seed": 5}, {"epochs": 2}, {"techniques": ("flip",)}])
 def test_another_config_in_the_same_folder_is_refused_and_changes_nothing(trained, change):
   before = fingerprint(load_classifier(trained))
   config = make_train_config({"epochs": 1, "batch_size": 128, "seed": 3, **change})
@@ -94,21 +101,15 @@ def test_another_config_in_the_same_folder_is_refused_and_changes_nothing(traine
 def test_the_folder_says_how_the_network_was_trained(trained):
   notes = read_metadata(trained)["notes"]["train"]
   assert (notes["seed"], notes["epochs"], notes["data"]) == (3, 1, "digits32-train")
-  assert json.dumps(notes) and notes["attack"] == ""
+  assert json.dumps(notes) and notes["techniques"] == []
 
 
 @pytest.mark.parametrize(
-  ("option", "near"), [("epoch", "'epochs'"), ("learningrate", "'learning_rate'"), ("atack", "'attack'")]
+  ("option", "near"), [("epoch", "'epochs'"), ("learningrate", "'learning_rate'"), ("technique", "'techniques'")]
 )
 def test_an_unknown_training_option_gets_the_nearest_names(option, near):
   with pytest.raises(UnknownNameError, match=f"unknown training option '{option}'; did you mean .*{near}"):
     make_train_config({option: 1})
-
-
-def test_options_of_the_attack_make_equal_configs_in_any_order():
-  first, second = ({"num_steps": 3, "step_size": 0.5}, {"step_size": 0.5, "num_steps": 3})
-  configs = [make_train_config({"attack": "pgd", "attack_options": options}) for options in (first, second)]
-  assert configs[0] == configs[1] and hash(configs[0]) == hash(configs[1])
 
 
 @pytest.mark.parametrize(
@@ -119,12 +120,14 @@ def test_options_of_the_attack_make_equal_configs_in_any_order():
     pytest.param({"batch_size": 0}, InputError, "batch_size"),
     ({"arch": "cnn-tinny"}, UnknownNameError, "unknown model 'cnn-tinny'; did you mean 'cnn-tiny'"),
     ({"data": "digit32"}, UnknownNameError, "unknown dataset 'digit32'; did you mean 'digits32'"),
-    ({"attack": "pgdd"}, UnknownNameError, "unknown attack 'pgdd'; did you mean 'pgd'"),
-    ({"attack": "pgd", "attack_options": {"steps": 3}}, UnknownNameError, "unknown parameter of attack 'pgd' 'steps'"),
-    ({"attack": "mm5"}, InputError, "cannot be trained with"),
-    ({"attack": "deepfool"}, InputError, "cannot be trained with"),
-    ({"attack": "apgd-t"}, InputError, "needs a target"),
-    ({"attack": "pgd", "eps": "-1/255"}, InputError, "eps -1/255 is negative"),
+    ({"techniques": ("pgdd",)}, UnknownNameError, "unknown technique 'pgdd'"),
+    ({"techniques": ("pgd-at",), "options": {"pgd-at": {"steps": 3}}}, UnknownNameError, "option of pgd-at 'steps'"),
+    ({"techniques": ("pgd-at",), "options": {"pgd-at": {"eps": "-1/255"}}}, InputError, "eps -1/255 is negative"),
+    ({"techniques": ("pgd-at", "trades")}, InputError, "only one technique may set the loss: pgd-at, trades"),
+    ({"options": {"mixup": {"alpha": 1.0}}}, InputError, "options for 'mixup', which is not among the techniques"),
+    ({"arch": 5}, InputError, "arch must be a name"),
+    ({"batch_size": 1.5}, InputError, "batch_size must be a whole number"),
+    ({"optimiser": "adam"}, UnknownNameError, "unknown optimiser 'adam'; did you mean 'adamw'"),
     ({"batch_size": 100_000}, InputError, "batch_size 100000 is larger than digits32-train"),
   ],
 )
@@ -136,14 +139,15 @@ def test_bad_configs_are_refused_before_anything_is_written(tmp_path, options, k
 
 def test_the_budget_grows_from_zero_and_the_step_counts():
   images, labels = load_data("digits32-train").take(np.arange(8))
-  attack = PGD(num_steps=1, step_size=1.0, random_start=False)
-  recipe = Recipe(make_model("cnn-tiny"), (0.5,) * 3, (0.5,) * 3, optax.sgd(0.0), attack, 0.3, 3)
-  state = init_state(recipe, jax.random.key(0), (32, 32, 3))
+  plan = make_plan(("pgd-at",), {"pgd-at": {"eps": "0.3", "num_steps": 1, "step_size": 1.0, "random_start": False}})
+  recipe = Recipe(make_model("cnn-tiny"), 10, (0.5,) * 3, (0.5,) * 3, plan, optax.sgd(0.0), attack_warmup=3)
+  state = init_state(recipe.module, recipe.optimiser, jax.random.key(0), (32, 32, 3), averaged=False)
+  step = jax.jit(functools.partial(train_step, recipe))
   seen = []
   for _ in range(5):
-    state, metrics = train_step(recipe, state, images, labels, jax.random.key(1))
-    seen.append(float(metrics["loss"]))
-  assert int(state.step) == 5 and int(metrics["count"]) == 8 and 0 <= int(metrics["correct"]) <= 8
+    state, report = step(state, images, labels, np.arange(8))
+    seen.append(float(report["metrics"].compute()["loss"]))
+  assert int(state.step) == 5 and 0 <= float(report["metrics"].compute()["accuracy"]) <= 1
   # Without learning the loss grows with the budget alone, for the 3 steps of the warm-up, then stays.
   assert seen[0] < seen[1] < seen[2] < seen[3] == seen[4]
   assert set(variables_of(state)) == {"params"}

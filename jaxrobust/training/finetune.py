@@ -1,0 +1,33 @@
+"""Starting from somebody's weights: everything that fits is taken, a head for other classes is made anew."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import flax
+import jax
+import numpy as np
+from flax import linen as nn
+
+from jaxrobust.core.errors import InputError
+from jaxrobust.models.zoo import load_classifier
+
+
+def start_from(path: str, module: nn.Module, image_shape: tuple[int, ...]) -> Any:
+  """Variables for `module` from a saved classifier; only a last layer of another width may differ."""
+  given = flax.traverse_util.flatten_dict(load_classifier(path).variables["module"])
+  fresh = module.init({"params": jax.random.key(0)}, np.zeros((1, *image_shape), np.float32))
+  wanted = flax.traverse_util.flatten_dict(fresh)
+  if set(given) != set(wanted):
+    odd = sorted("/".join(name) for name in set(given) ^ set(wanted))
+    raise InputError(f"{path} holds another architecture than {type(module).__name__}: {', '.join(odd[:3])}")
+  other = [name for name in wanted if given[name].shape != wanted[name].shape]
+  last = {name[:-1] for name in other}
+  if len(last) > 1:
+    names = ", ".join(sorted("/".join(name) for name in last))
+    raise InputError(f"{path} does not fit {type(module).__name__}: {names} have other shapes")
+  if other:
+    print(f"the head {'/'.join(other[0][1:-1])} is new: {path} has another number of classes", file=sys.stderr)
+  chosen = {name: wanted[name] if name in other else given[name] for name in wanted}
+  return flax.traverse_util.unflatten_dict(chosen)

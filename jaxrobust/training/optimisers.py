@@ -1,0 +1,85 @@
+"""Optimisers and learning-rate schedules by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import optax
+
+from jaxrobust.core.registry import Registry
+
+OPTIMISERS: Registry[Callable[[optax.Schedule, float], optax.GradientTransformation]] = Registry("optimiser")
+SCHEDULES: Registry[Callable[[float, int], optax.Schedule]] = Registry("schedule")
+
+
+def decays(params: Any) -> Any:
+  """Which parameters decay: matrices and kernels; biases and normalisation scales do not."""
+  return jax.tree.map(lambda leaf: leaf.ndim > 1, params)
+
+
+@OPTIMISERS.register("sgd")
+def sgd(schedule: optax.Schedule, weight_decay: float) -> optax.GradientTransformation:
+  """Nesterov momentum 0.9 with l2 regularisation, as torch.optim.SGD couples it: decay enters the momentum."""
+  return optax.chain(
+    optax.add_decayed_weights(weight_decay, mask=decays), optax.sgd(schedule, momentum=0.9, nesterov=True)
+  )
+
+
+@OPTIMISERS.register("adamw")
+def adamw(schedule: optax.Schedule, weight_decay: float) -> optax.GradientTransformation:
+  """Adam with decoupled decay."""
+  return optax.adamw(schedule, weight_decay=weight_decay, mask=decays)
+
+
+@SCHEDULES.register("cosine")
+def cosine(peak: float, steps: int) -> optax.Schedule:
+  """Half a cosine from the peak to zero."""
+  return optax.cosine_decay_schedule(peak, steps)
+
+
+@SCHEDULES.register("step")
+def step(peak: float, steps: int) -> optax.Schedule:
+  """A tenth after half and after three quarters of the run."""
+  return optax.piecewise_constant_schedule(peak, {steps // 2: 0.1, steps * 3 // 4: 0.1})
+
+
+@SCHEDULES.register("cyclic")
+def cyclic(peak: float, steps: int) -> optax.Schedule:
+  """Linearly up for two fifths of the run and down to zero; Wong et al. 2020 (arXiv:2001.03994)."""
+  up = max(1, steps * 2 // 5)
+  return optax.join_schedules(
+    [optax.linear_schedule(0.0, peak, up), optax.linear_schedule(peak, 0.0, max(1, steps - up))], [up]
+  )
+
+
+@SCHEDULES.register("constant")
+def constant(peak: float, steps: int) -> optax.Schedule:
+  """The peak throughout."""
+  del steps
+  return optax.constant_schedule(peak)
+
+
+def make_optimiser(
+  name: str,
+  schedule: str,
+  *,
+  learning_rate: float,
+  weight_decay: float,
+  updates: int,
+  warmup: int,
+  clip: float = 0.0,
+  accumulate: int = 1,
+) -> optax.GradientTransformation:
+  """The optimiser of a run of `updates` updates, the first `warmup` of which raise the rate linearly."""
+  rate = SCHEDULES[schedule](learning_rate, max(1, updates - warmup))
+  if warmup:
+    rate = optax.join_schedules([optax.linear_schedule(learning_rate / warmup, learning_rate, warmup), rate], [warmup])
+  transform = OPTIMISERS[name](rate, weight_decay)
+  if clip:
+    transform = optax.chain(optax.clip_by_global_norm(clip), transform)
+  if accumulate > 1:
+    multi = optax.MultiSteps(transform, accumulate)
+    return optax.GradientTransformation(multi.init, multi.update)
+  return transform

@@ -1,0 +1,74 @@
+"""What changes during training, and how it lies on the devices."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax import linen as nn
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from jaxrobust.core.mesh import AXIS
+from jaxrobust.core.types import Array
+
+# Smaller leaves are copied to every device: splitting them costs more than it saves.
+SMALLEST_SPLIT = 2**12
+
+
+class TrainState(NamedTuple):
+  """Weights, statistics, optimiser; `average` is () unless a technique keeps one."""
+
+  params: Any
+  batch_stats: Any
+  opt_state: Any
+  average: Any
+  step: Array
+
+
+def init_state(
+  module: nn.Module,
+  optimiser: optax.GradientTransformation,
+  key: Array,
+  image_shape: tuple[int, ...],
+  averaged: bool,
+  variables: Any | None = None,
+) -> TrainState:
+  """Fresh weights, or those given, and a fresh optimiser."""
+  if variables is None:
+    variables = module.init({"params": key}, jnp.zeros((1, *image_shape)))
+  params, stats = variables["params"], variables.get("batch_stats", {})
+  # A copy: the average and the weights are donated separately.
+  average = jax.tree.map(jnp.copy, (params, stats)) if averaged else ()
+  return TrainState(params, stats, optimiser.init(params), average, jnp.zeros((), jnp.int32))
+
+
+def variables_of(state: TrainState) -> dict[str, Any]:
+  """The flax variables to evaluate: the average where there is one."""
+  params, stats = state.average if state.average else (state.params, state.batch_stats)
+  return as_variables(params, stats)
+
+
+def as_variables(params: Any, batch_stats: Any) -> dict[str, Any]:
+  """Flax variables; the collection of statistics is left out where there are none."""
+  return {"params": params} | ({"batch_stats": batch_stats} if batch_stats else {})
+
+
+def state_shardings(state: Any, mesh: Mesh, kind: str) -> Any:
+  """A sharding for each leaf: copied everywhere ("data"), or large leaves split over the devices ("fsdp")."""
+
+  def place(leaf: Any) -> NamedSharding:
+    shape = jnp.shape(leaf)
+    size = 1
+    for extent in shape:
+      size *= extent
+    if kind == "data" or size < SMALLEST_SPLIT:
+      return NamedSharding(mesh, PartitionSpec())
+    divisible = [axis for axis, extent in enumerate(shape) if extent % mesh.size == 0]
+    if not divisible:
+      return NamedSharding(mesh, PartitionSpec())
+    axis = max(divisible, key=lambda axis: shape[axis])
+    return NamedSharding(mesh, PartitionSpec(*[AXIS if i == axis else None for i in range(len(shape))]))
+
+  return jax.tree.map(place, state)

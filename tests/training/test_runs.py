@@ -1,0 +1,189 @@
+"""Runs that are stopped, killed, damaged and spread over processes end with the weights of one that was not."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from jaxrobust.core.errors import CorruptFileError, StorageError, TrainingError
+from jaxrobust.data.registry import load_data
+from jaxrobust.models.zoo import fingerprint, load_classifier
+from jaxrobust.training.config import TrainConfig
+from jaxrobust.training.logs import read_log
+from jaxrobust.training.loop import train
+from jaxrobust.training.stream import stream_ids
+from jaxrobust.training.validation import Score, overfitted
+
+# Adversarial, averaged, augmented, with an epoch that ends inside a batch: 1297 = 10 × 128 + 17.
+OPTIONS = [
+  "--epochs=3", "--batch_size=128", "--save_every=4", "--log_every=1", "--holdout=37", "--seed=3",
+  "--techniques=('pad-crop-flip','mixup','fast-at','ema')", "--data=digits32-train", "--validate_steps=2",
+]  # fmt: skip
+
+
+def command(out: Path, *more: str) -> list[str]:
+  return [sys.executable, "-m", "jaxrobust.cli.main", "train", f"--out={out}", "--quiet", *OPTIONS, *more]
+
+
+def start(out: Path, *more: str, **environment: str) -> subprocess.Popen:
+  env = {**os.environ, **environment}
+  return subprocess.Popen(command(out, *more), env=env, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def finish(process: subprocess.Popen, code: int = 0) -> str:
+  out, err = process.communicate(timeout=280)
+  assert process.returncode == code, (process.returncode, err[-2000:])
+  return out + err
+
+
+def wait_for_step(out: Path, step: int, process: subprocess.Popen) -> None:
+  for _ in range(2400):
+    entries = read_log(out / "train.jsonl")
+    if (entries and entries[-1]["step"] >= step) or process.poll() is not None:
+      return
+    time.sleep(0.02)
+  raise AssertionError("the run does not get anywhere")
+
+
+def curve(out: Path) -> list[tuple[int, float]]:
+  return [(entry["step"], entry["loss"]) for entry in read_log(out / "train.jsonl") if "loss" in entry]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+  """A run that nothing happened to."""
+  out = tmp_path_factory.mktemp("whole") / "net"
+  finish(start(out))
+  return out
+
+
+def test_a_run_that_is_killed_and_stopped_ends_with_the_same_curve_and_weights(whole, tmp_path):
+  out = tmp_path / "net"
+  process = start(out)
+  wait_for_step(out, 6, process)
+  process.kill()
+  process.communicate()
+  process = start(out)
+  wait_for_step(out, 13, process)
+  process.send_signal(signal.SIGTERM)
+  assert "asked to stop after step" in finish(process, 75)
+  finish(start(out))
+  assert curve(out) == curve(whole)
+  assert fingerprint(load_classifier(out)) == fingerprint(load_classifier(whole))
+  assert len(curve(whole)) == 30
+
+
+def test_damaged_checkpoints_are_passed_over_and_none_is_an_error(tmp_path, capfd):
+  out, config = tmp_path / "net", TrainConfig(epochs=2, batch_size=256, save_every=2, log_every=1)
+  stopped = TrainConfig(epochs=2, batch_size=256, save_every=2, log_every=1)
+  assert stopped == config
+  train(config, out, quiet=True)
+  reference = fingerprint(load_classifier(out))
+  (out / "classifier.json").unlink()
+  steps = sorted((path for path in (out / "checkpoints").iterdir() if path.name.isdigit()), key=lambda p: int(p.name))
+  damage(steps[-1])
+  train(config, out, quiet=True)
+  assert "cannot be read" in capfd.readouterr().err
+  assert fingerprint(load_classifier(out)) == reference
+  (out / "classifier.json").unlink()
+  for path in (out / "checkpoints").iterdir():
+    damage(path)
+  with pytest.raises(CorruptFileError, match="no checkpoint in .* can be read"):
+    train(config, out, quiet=True)
+
+
+def damage(folder: Path) -> None:
+  """Cuts every data file in half."""
+  for path in folder.rglob("*"):
+    if path.is_file() and path.stat().st_size > 1:
+      with path.open("r+b") as file:
+        file.truncate(path.stat().st_size // 2)
+
+
+def test_an_unwritable_folder_is_one_line(tmp_path):
+  (tmp_path / "file").write_text("")
+  with pytest.raises(StorageError, match="cannot write the run to"):
+    train(TrainConfig(epochs=1, batch_size=256), tmp_path / "file" / "net", quiet=True)
+
+
+def test_a_loss_that_is_not_a_number_stops_the_run_and_names_the_step(tmp_path):
+  config = TrainConfig(epochs=1, batch_size=128, optimiser="sgd", learning_rate=1e30)
+  with pytest.raises(TrainingError, match=r"not a number at step \d+: the (logits|gradient)"):
+    train(config, tmp_path / "net", quiet=True)
+
+
+def test_fine_tuning_starts_from_the_weights_and_replaces_a_head(whole, tmp_path, capfd):
+  still = TrainConfig(init=str(whole), epochs=0.01, batch_size=64, optimiser="sgd", learning_rate=0.0)
+  kept = load_classifier(train(still, tmp_path / "kept", quiet=True))
+  assert fingerprint(kept) == fingerprint(load_classifier(whole))
+  images, labels = load_data("digits32-train").take(np.arange(64))
+  np.savez(tmp_path / "two.npz", images=images, labels=(labels > 4).astype(np.int32))
+  config = TrainConfig(init=str(whole), data=f"npz:{tmp_path / 'two.npz'}", epochs=1, batch_size=32)
+  tuned = load_classifier(train(config, tmp_path / "tuned", quiet=True))
+  assert tuned.num_classes == 2 and "is new" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("size, batch", [(10, 3), (7, 7), (5, 13)])
+def test_the_stream_sees_every_example_once_per_epoch(size, batch):
+  ids = np.concatenate([stream_ids(size, 1, start, batch) for start in range(0, 6 * size, batch)])
+  for epoch in range(5):
+    assert sorted(ids[epoch * size : (epoch + 1) * size]) == list(range(size))
+
+
+def test_catastrophic_overfitting_is_named():
+  healthy = [Score(0.5, 0.3), Score(0.6, 0.35), Score(0.62, 0.3)]
+  assert overfitted(healthy, 0.4) is None
+  assert "catastrophic overfitting" in (overfitted([*healthy, Score(0.8, 0.05)], 0.9) or "")
+
+
+def port() -> int:
+  with socket.socket() as probe:
+    probe.bind(("127.0.0.1", 0))
+    return probe.getsockname()[1]
+
+
+def processes(out: Path, count: int, devices: int, *more: str) -> list[subprocess.Popen]:
+  address = f"127.0.0.1:{port()}"
+  shared = {"JAX_COORDINATOR_ADDRESS": address, "JAX_NUM_PROCESSES": str(count), "JAX_NUM_CPU_DEVICES": str(devices)}
+  flags = ("--distributed", f"--processes={count}") if count > 1 else ()
+  return [start(out, *flags, *more, **shared, JAX_PROCESS_ID=str(index)) for index in range(count)]
+
+
+@pytest.mark.parametrize("sharding", ["data", "fsdp"])
+def test_any_layout_of_devices_makes_the_same_weights(tmp_path, sharding):
+  """After 5 steps, to 2e-5: sums over devices are added up in another order, nothing else differs."""
+  # 5 steps of 128 of 1260 examples.
+  more = (f"--sharding={sharding}", "--epochs=0.5", "--arch=resnet20")
+  weights = []
+  for count, devices in ((1, 1), (1, 4), (2, 2)):
+    out = tmp_path / f"{count}x{devices}"
+    for process in processes(out, count, devices, *more):
+      finish(process)
+    assert len(curve(out)) == 5
+    weights.append(jax.tree.leaves(load_classifier(out).variables))
+  for other in weights[1:]:
+    for one, two in zip(weights[0], other, strict=True):
+      np.testing.assert_allclose(one, two, atol=2e-5)
+
+
+def test_when_one_process_dies_the_others_end_and_the_run_goes_on(whole, tmp_path):
+  out = tmp_path / "net"
+  pair = processes(out, 2, 1)
+  wait_for_step(out, 6, pair[0])
+  pair[1].kill()
+  begin = time.monotonic()
+  pair[0].communicate(timeout=60)
+  assert pair[0].returncode != 0 and time.monotonic() - begin < 60
+  pair[1].communicate()
+  finish(start(out))
+  assert [step for step, _ in curve(out)] == [step for step, _ in curve(whole)]
+  np.testing.assert_allclose([loss for _, loss in curve(out)], [loss for _, loss in curve(whole)], rtol=1e-3)
