@@ -37,6 +37,7 @@ class Contest(NamedTuple):
     name, options: our attack.
     n: our images. peer_n: theirs, where fewer are enough to time them.
     peer: the worker's name for theirs. steps, rounds: its parameters.
+    slots: ours; 0 for what suits the network.
   """
 
   network: str
@@ -48,6 +49,7 @@ class Contest(NamedTuple):
   peer_n: int
   steps: int = 0
   rounds: int = 0
+  slots: int = 0
 
 
 CONTESTS = (
@@ -58,7 +60,7 @@ CONTESTS = (
   Contest("cnn_a_adv4", "8/255", "autoattack", {}, 512, "autoattack", 256),
   Contest("cnn_a_adv4", "8/255", "mm5", {}, 1024, "mm5", 512),
   Contest("cnn_a_adv4", None, "ddn", {}, 512, "foolbox-ddn", 512, 100),
-  Contest("cnn_a_adv4", None, "cw", {"binary_search_steps": 5, "steps": 200}, 128, "foolbox-cw", 128, 200, 5),
+  Contest("cnn_a_adv4", None, "cw", {"binary_search_steps": 5, "steps": 200}, 128, "foolbox-cw", 128, 200, 5, 32),
 )
 
 
@@ -78,7 +80,7 @@ def run(
         work = works.setdefault(contest.network, workload(contest.network, 1024))
         rows += _compete(contest, work, peers, paths.get(contest.peer), repeats)
   if only in "minimum-budget":
-    rows += _minimum_budget(workload("cnn_a_adv4", 512), repeats)
+    rows += _minimum_budget(workload("cnn_a_adv4", 1024), repeats)
   return rows
 
 
@@ -91,7 +93,7 @@ def _ours(contest: Contest, work: Workload) -> tuple[float, AttackResult]:
     work.images[: contest.n],
     work.labels[: contest.n],
     eps=contest.eps,
-    batch_size=SLOTS[contest.network],
+    batch_size=contest.slots or SLOTS[contest.network],
   )
   return time.perf_counter() - start, result
 

@@ -152,7 +152,32 @@ PEERS = {
 }
 
 
+def train_pgd(job):
+  """The median time of a plain PGD training step: craft in evaluation mode, then one update."""
+  model = Normalised(ResNet20(), (0.5,) * 3, (0.25,) * 3).to(memory_format=torch.channels_last)
+  optimiser = torch.optim.SGD(model.parameters(), 0.01, momentum=0.9, nesterov=True)
+  x, y = torch.rand(job["n"], 3, 32, 32), torch.randint(0, 10, (job["n"],))
+  eps, times = 8 / 255, []
+  for _ in range(job["rounds"] + 1):
+    begin = time.perf_counter()
+    model.eval()
+    adversarial = (x + torch.empty_like(x).uniform_(-eps, eps)).clamp(0, 1)
+    for _ in range(job["steps"]):
+      adversarial.requires_grad_()
+      (gradient,) = torch.autograd.grad(nn.functional.cross_entropy(model(adversarial), y), adversarial)
+      moved = adversarial.detach() + eps / 2 * gradient.sign()
+      adversarial = torch.min(torch.max(moved, x - eps), x + eps).clamp(0, 1)
+    model.train()
+    optimiser.zero_grad()
+    nn.functional.cross_entropy(model(adversarial), y).backward()
+    optimiser.step()
+    times.append(time.perf_counter() - begin)
+  return {"seconds": float(np.median(times[1:])), "peer": "torch", "version": torch.__version__}
+
+
 def answer(job, batch=128):
+  if job["attack"] == "train-pgd":
+    return train_pgd(job)
   model = load(job["network"], job["data"])
   with np.load(f"{job['data']}/cifar10_test.npz") as data:
     images = torch.from_numpy(data["images"][: job["n"]].astype(np.float32) / 255).permute(0, 3, 1, 2)

@@ -15,7 +15,7 @@ WORKER = Path(__file__).with_name("peer_worker.py")
 class Peers:
   """Starts the worker on first use; a peer that cannot run answers with the reason."""
 
-  def __init__(self, python: str, folder: Path):
+  def __init__(self, python: str, folder: Path | None):
     self.python = python or sys.executable
     self.folder = folder
     self._process: subprocess.Popen | None = None

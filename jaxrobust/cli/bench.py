@@ -17,6 +17,7 @@ from jaxrobust.core.registry import unknown_name
 BENCHES = {
   "engine": "slots against fixed batches",
   "attacks": "attacks against other implementations of them",
+  "train": "the adversarial training step against its bare parts and PyTorch",
 }
 
 

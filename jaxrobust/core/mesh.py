@@ -7,6 +7,7 @@ would be a sharding error.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
@@ -25,6 +26,14 @@ def make_mesh(devices: Sequence[jax.Device] | None = None) -> Mesh:
 def row_sharding(mesh: Mesh) -> NamedSharding:
   """Leading dimension split over the mesh."""
   return NamedSharding(mesh, PartitionSpec(AXIS))
+
+
+def place_rows(rows: Any, mesh: Mesh) -> Any:
+  """Host rows on their way into a compiled program: split over the mesh, or as they are for a single device.
+
+  Passing numpy arrays straight into a call costs a tenth of placing them first.
+  """
+  return rows if mesh.size == 1 else jax.device_put(rows, row_sharding(mesh))
 
 
 def replicated(mesh: Mesh) -> NamedSharding:

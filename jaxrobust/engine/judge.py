@@ -19,7 +19,7 @@ from jaxrobust.attacks.losses import margin
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.errors import VerificationError
 from jaxrobust.core.gradients import ImageLogits
-from jaxrobust.core.mesh import AXIS, row_sharding
+from jaxrobust.core.mesh import AXIS, place_rows
 from jaxrobust.core.threat import inside
 from jaxrobust.core.types import Array
 from jaxrobust.engine.success import adversarial
@@ -84,7 +84,7 @@ def judge(
   """Judges the cases in one padded batch of `size` rows."""
   count = len(cases.image)
   rows = np.minimum(np.arange(size), count - 1)
-  placed = jax.device_put(jax.tree.map(lambda leaf: leaf[rows], cases), row_sharding(mesh))
+  placed = place_rows(jax.tree.map(lambda leaf: leaf[rows], cases), mesh)
   verdict = _judge(classifier, targeted, placed, norm=norm, samples=samples, mesh=mesh)
   return jax.tree.map(lambda leaf: np.array(leaf)[:count], verdict)
 

@@ -18,7 +18,7 @@ import numpy as np
 from jaxrobust.attacks.schedule import Case, Item, Stage
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.keys import item_key_data
-from jaxrobust.core.mesh import row_sharding
+from jaxrobust.core.mesh import place_rows, row_sharding
 from jaxrobust.engine.options import smallest_fitting
 from jaxrobust.engine.slots import Arrival, Program, Slots, advance, compact, empty_slots, peek, swap
 
@@ -210,7 +210,7 @@ class Pool:
         incoming[device * width + place] = arriving
         self.seats[row] = arriving
         self._loaded[row] = self._dispatch
-    placed = jax.device_put((places.reshape(-1), self._arrivals(incoming)), row_sharding(self.program.mesh))
+    placed = place_rows((places.reshape(-1), self._arrivals(incoming)), self.program.mesh)
     assert self.slots is not None
     self.slots, taken = swap(self.program, self.slots, *placed)
     if not outgoing:

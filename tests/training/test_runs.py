@@ -97,7 +97,7 @@ def test_damaged_checkpoints_are_passed_over_and_none_is_an_error(tmp_path, capf
   (out / "classifier.json").unlink()
   for path in (out / "checkpoints").iterdir():
     damage(path)
-  with pytest.raises(CorruptFileError, match="no checkpoint in .* can be read"):
+  with pytest.raises(CorruptFileError, match=r"no checkpoint in .* can be read"):
     train(config, out, quiet=True)
 
 

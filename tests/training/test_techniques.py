@@ -53,7 +53,9 @@ def test_pad_crop_shows_a_window_of_the_padded_image():
   crop = make_technique("pad-crop-flip", padding=2, flip=False)
   seen = {int(np.argmin([np.abs(np.asarray(crop.augment(image, jax.random.key(k))) - w).max() for w in windows]))
           for k in range(60)}  # fmt: skip
-  found = [np.abs(np.asarray(crop.augment(image, jax.random.key(k)))[None] - windows).max((1, 2, 3)).min() for k in range(9)]
+  found = [
+    np.abs(np.asarray(crop.augment(image, jax.random.key(k)))[None] - windows).max((1, 2, 3)).min() for k in range(9)
+  ]
   assert max(found) == 0 and len(seen) > 15
 
 

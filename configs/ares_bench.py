@@ -1,0 +1,45 @@
+"""ARES-Bench's adversarial training on ImageNet (paper 003, §3.2.2 and appendix A).
+
+jaxrobust train --config configs/ares_bench.py:swin_base_patch4_window7_224 --data=imagenet-train --out=runs/swin-b
+
+PGD-3 at linf 4/255 with steps of 2/3 eps that grow from zero over 5 epochs, EMA 0.9998, label smoothing 0.1, Mixup,
+RandAugment. "ARCH,runlocal" takes a minute on a CPU.
+"""
+
+from ml_collections import ConfigDict
+
+# Trained with AdamW; everything else with SGD.
+_ADAMW = ("vit", "deit", "swin", "xcit", "t2t", "mixer", "convnext")
+
+
+def get_config(arg: str = "resnet50") -> ConfigDict:
+  """The recipe for one architecture of the model zoo."""
+  arch, _, mode = arg.partition(",")
+  config = ConfigDict()
+  config.arch = arch
+  config.data = "imagenet-train"
+  config.epochs = 105
+  config.batch_size = 512
+  config.schedule = "cosine"
+  config.warmup_epochs = 5.0
+  config.attack_warmup_epochs = 5.0
+  config.techniques = ("random-resized-crop", "flip", "randaugment", "mixup", "label-smoothing", "pgd-at", "ema")
+  config.options = ConfigDict(
+    {
+      "pgd-at": {"eps": "4/255", "num_steps": 3, "step_size": 2 / 3},
+      "mixup": {"alpha": 0.8},
+      "label-smoothing": {"amount": 0.1},
+      "ema": {"decay": 0.9998},
+    }
+  )
+  config.precision = "bfloat16"
+  if arch.startswith(_ADAMW):
+    config.optimiser, config.learning_rate, config.weight_decay, config.clip = "adamw", 5e-4, 0.05, 1.0
+  else:
+    config.optimiser, config.learning_rate, config.weight_decay = "sgd", 0.2, 1e-4
+  if mode == "runlocal":
+    config.arch, config.data, config.precision = "cnn-tiny", "digits32-train", "float32"
+    config.epochs, config.batch_size, config.warmup_epochs = 0.2, 64, 0.0
+  elif mode:
+    raise ValueError("an argument is ARCH[,runlocal]")
+  return config

@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+#SBATCH --job-name=jaxrobust
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=1
+#SBATCH --cpus-per-task=8
+#SBATCH --time=24:00:00
+#SBATCH --signal=B:TERM@120
+#SBATCH --requeue
+#SBATCH --open-mode=append
+# One training job on Slurm: one task per node (or per GPU), joined by JAX itself.
+#   sbatch --nodes=4 --gpus-per-node=8 launch/slurm.sh train --config configs/robustart.py:resnet50 --out=runs/resnet50
+#   bash launch/slurm.sh --dry_run train --config …   prints what would run
+# Two minutes before its time is over the job gets SIGTERM, saves a checkpoint and is queued again (exit code 75).
+set -euo pipefail
+root=${JAXROBUST_ROOT:-${SLURM_SUBMIT_DIR:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)}}
+dry=
+if [ "${1:-}" = --dry_run ]; then dry=1; shift; fi
+[ $# -gt 0 ] || { echo "usage: sbatch launch/slurm.sh train --config FILE.py:ARG --out=FOLDER" >&2; exit 2; }
+tasks=${SLURM_NTASKS:-1}
+python=${JAXROBUST_PYTHON:-$root/.venv/bin/python}
+command=("$python" -m jaxrobust.cli.main "$@")
+if [ "$tasks" -gt 1 ]; then command+=(--distributed "--processes=$tasks"); fi
+if [ -n "$dry" ]; then
+  echo "nodes ${SLURM_JOB_NUM_NODES:-1}, tasks $tasks, in $root"
+  echo "srun --kill-on-bad-exit=1 ${command[*]}"
+  exit 0
+fi
+cd "$root"
+[ -x "$python" ] || { echo "no environment at $python: run launch/local.sh once, or set JAXROBUST_PYTHON" >&2; exit 2; }
+srun --kill-on-bad-exit=1 "${command[@]}" &
+step=$!
+trap 'kill -TERM "$step" 2>/dev/null || true' TERM
+code=0
+wait "$step" || code=$?
+# A trapped signal ends the first wait; the second collects the step's own exit code.
+if [ "$code" -gt 128 ]; then code=0; wait "$step" || code=$?; fi
+if [ "$code" -eq 75 ] && [ -n "${SLURM_JOB_ID:-}" ]; then scontrol requeue "$SLURM_JOB_ID"; fi
+exit "$code"
