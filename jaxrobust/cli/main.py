@@ -2,7 +2,7 @@
 
 Exit codes: 0 done; 1 an unexpected error; 2 bad input or an unknown name; 3 files that are unwritable, damaged
 or hold another configuration; 4 an attack left its threat model; 5 training broke
-down; 75 asked to stop (SIGTERM), saved and to be continued; 130 interrupted.
+down; 75 asked to stop (SIGTERM), saved and to be continued; 76 another process of the run is gone; 130 interrupted.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import asdict
 from typing import Any
@@ -10,7 +11,10 @@ from ml_collections import ConfigDict
 
 from jaxrobust.cli.configuration import parse
 from jaxrobust.core.compilation import enable_compilation_cache
-from jaxrobust.core.errors import InputError
+from jaxrobust.core.errors import InputError, JaxrobustError
+
+# Another process of a distributed run is gone; start all of them again to continue.
+LOST = 76
 
 
 def run(argv: list[str]) -> int:
@@ -35,7 +39,17 @@ def run(argv: list[str]) -> int:
   if not config.quiet and process == 0:
     devices = f"{jax.device_count()} {jax.default_backend()} devices in {processes} processes"
     print(f"training {settings.arch} on {settings.data}: {devices}, sharding {settings.sharding}", file=sys.stderr)
-  folder = train(settings, config.out, title=f"train {settings.arch}", quiet=config.quiet)
+  try:
+    folder = train(settings, config.out, title=f"train {settings.arch}", quiet=config.quiet)
+  except JaxrobustError:
+    raise
+  except Exception as error:
+    if processes == 1:
+      raise
+    # A collective failed because another process is gone. An orderly exit would wait for it.
+    reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    print(f"error: process {process} lost the others: {reason}", file=sys.stderr, flush=True)
+    os._exit(LOST)
   if process == 0:
     print(f"the classifier is in {folder}")
   return 0

@@ -69,7 +69,7 @@ def save_classifier(
   }
   try:
     path.mkdir(parents=True, exist_ok=True)
-    with ocp.StandardCheckpointer() as checkpointer:
+    with _checkpointer() as checkpointer:
       checkpointer.save(path / _WEIGHTS, jax.device_get(variables), force=True)
       checkpointer.wait_until_finished()
     temporary = path / f".{_METADATA}.tmp"
@@ -78,6 +78,17 @@ def save_classifier(
   except OSError as error:
     raise StorageError(f"cannot write the classifier to {path}: {error.strerror or error}") from None
   return path
+
+
+def _checkpointer() -> ocp.StandardCheckpointer:
+  """Orbax for this process alone: among several processes it would otherwise wait for all of them."""
+  if jax.process_count() == 1:
+    return ocp.StandardCheckpointer()
+  me = jax.process_index()
+  alone = ocp.options.MultiprocessingOptions(
+    primary_host=me, active_processes={me}, barrier_sync_key_prefix=f"classifier{me}"
+  )
+  return ocp.StandardCheckpointer(multiprocessing_options=alone)
 
 
 def read_metadata(folder: str | os.PathLike) -> dict[str, Any] | None:
@@ -91,7 +102,7 @@ def read_metadata(folder: str | os.PathLike) -> dict[str, Any] | None:
       if not isinstance(metadata[key], kind):
         raise TypeError(f"{key} is {metadata[key]!r}")
     return {key: metadata[key] for key in kinds}
-  except FileNotFoundError:
+  except (FileNotFoundError, NotADirectoryError):
     return None
   except (OSError, ValueError, KeyError, TypeError) as error:
     raise CorruptFileError(f"{path} is not a classifier's metadata: {error!r}") from None
@@ -116,7 +127,7 @@ def load_classifier(path: str | os.PathLike) -> Classifier:
   here = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
   target = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=here), abstract)
   try:
-    with ocp.StandardCheckpointer() as checkpointer:
+    with _checkpointer() as checkpointer:
       variables = checkpointer.restore(folder / _WEIGHTS, target)
   except Exception as error:  # Orbax raises bare Exceptions for damaged files.
     reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)

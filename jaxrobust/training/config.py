@@ -45,7 +45,7 @@ class TrainConfig:
   arch_options: Mapping[str, Any] = field(default_factory=dict)
   data: str = "digits32-train"
   init: str = ""
-  epochs: float = 20
+  epochs: float = 20.0
   batch_size: int = 64
   accumulate: int = 1
   optimiser: str = "adamw"

@@ -90,13 +90,20 @@ def train(
   with StopRequest() as stop:
     run, state = _start(config, folder, mesh, stop)
     images = run.total_steps * config.batch_size
+    # Closing waits for all processes: only where they are known to come along.
+    together = jax.process_count() == 1
     try:
       with show(title, images, int(state.step) * config.batch_size, quiet=quiet or not run.chief) as meter:
         state = _steps(run, state, meter)
       _finish(run, state)
+      together = True
+    except StoppedError:
+      together = True
+      raise
     finally:
       run.log.close()
-      run.checkpoints.close()
+      if together:
+        run.checkpoints.close()
   return folder
 
 
