@@ -100,27 +100,35 @@ conv2d.defvjp(_conv_fwd, _conv_bwd)
 
 
 class Conv(nn.Module):
-  """A convolution layer with PyTorch's conventions: explicit symmetric padding, optional bias."""
+  """A convolution layer with PyTorch's conventions: explicit padding, optional bias.
+
+  `padding` is one number, one per axis, or ((top, bottom), (left, right)).
+  """
 
   features: int
   kernel_size: int | tuple[int, int] = 3
   stride: int | tuple[int, int] = 1
-  padding: int | tuple[int, int] = 0
+  padding: int | tuple[int, int] | Padding = 0
   dilation: int = 1
   groups: int = 1
   use_bias: bool = True
 
   @nn.compact
   def __call__(self, images: Array) -> Array:
-    size, stride, pad = (_pair(value) for value in (self.kernel_size, self.stride, self.padding))
+    size, stride = _side(self.kernel_size), _side(self.stride)
     shape = (*size, images.shape[-1] // self.groups, self.features)
     kernel = self.param("kernel", nn.initializers.he_normal(), shape)
-    padding = ((pad[0], pad[0]), (pad[1], pad[1]))
-    out = conv2d(images, jnp.asarray(kernel, images.dtype), stride, padding, _pair(self.dilation), self.groups)
+    padding = _both_sides(self.padding)
+    out = conv2d(images, jnp.asarray(kernel, images.dtype), stride, padding, _side(self.dilation), self.groups)
     if not self.use_bias:
       return out
     return out + jnp.asarray(self.param("bias", nn.initializers.zeros_init(), (self.features,)), out.dtype)
 
 
-def _pair(value: int | tuple[int, int]) -> tuple[int, int]:
+def _both_sides(padding: int | tuple[int, int] | Padding) -> Padding:
+  top, left = (padding, padding) if isinstance(padding, int) else padding
+  return _side(top), _side(left)
+
+
+def _side(value: int | tuple[int, int]) -> tuple[int, int]:
   return (value, value) if isinstance(value, int) else value

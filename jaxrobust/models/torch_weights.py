@@ -1,8 +1,9 @@
 """PyTorch state dicts (as plain arrays) to flax variables, by name.
 
-Our modules carry PyTorch's layer names (`layer1_0` stands for `layer1.0`), so the map is mechanical:
-kernels are transposed, batch-norm statistics renamed. Anything missing, unused or of another shape is an
-error that lists it; nothing is ever left at its initial value silently.
+Our modules carry PyTorch's layer names, dots included where a scope is skipped (`features.conv0`); `layer1_0` is short
+for `layer1.0`, and `branch__1` stands for `branch_1`. So the map is mechanical: kernels are transposed, batch-norm
+statistics renamed. Anything missing, unused or of another shape is an error that lists it; nothing is ever left at its
+initial value silently.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import flax
-import jax
 import numpy as np
 from flax import linen as nn
 
 from jaxrobust.core.errors import InputError
+from jaxrobust.models.registry import abstract_variables
 
 _LEAF_NAMES = {"kernel": "weight", "scale": "weight", "mean": "running_mean", "var": "running_var"}
 # Counters that PyTorch stores and nothing reads.
@@ -28,8 +29,10 @@ def torch_name(path: tuple[str, ...]) -> str:
 
   >>> torch_name(("params", "layer1_0", "bn1", "scale"))
   'layer1.0.bn1.weight'
+  >>> torch_name(("params", "blocks.0.attn", "branch3x3__1", "kernel"))
+  'blocks.0.attn.branch3x3_1.weight'
   """
-  modules = [re.sub(r"_(?=\d+$)", ".", part) for part in path[1:-1]]
+  modules = [re.sub(r"(_?)_(?=\d+$)", lambda match: match[1] or ".", part) for part in path[1:-1]]
   return ".".join([*modules, _LEAF_NAMES.get(path[-1], path[-1])])
 
 
@@ -55,9 +58,7 @@ def from_torch(
     input_shape: (H, W, C), to find out the module's shapes without computing anything.
     rename: PyTorch name prefixes to use instead of ours ("0" for our "conv1", …).
   """
-  image = jax.ShapeDtypeStruct((1, *input_shape), np.float32)
-  abstract = jax.eval_shape(lambda x: module.init(jax.random.key(0), x), image)
-  wanted = flax.traverse_util.flatten_dict(abstract)
+  wanted = flax.traverse_util.flatten_dict(abstract_variables(module, input_shape))
   unused = {name for name in state if not _IGNORED.search(name)}
   problems: list[str] = []
   variables = {}
