@@ -117,17 +117,21 @@ def abstract_variables(module: nn.Module, input_size: tuple[int, int, int]) -> A
 
 
 @functools.cache
+def registered_variables(name: str, num_classes: int | None = None) -> Any:
+  """The same for the model called `name` at its own input size."""
+  return abstract_variables(make_model(name, num_classes), MODELS[name].input_size)
+
+
 def count_params(name: str, num_classes: int | None = None) -> int:
   """Trained numbers of a model; batch statistics are not among them.
 
   >>> count_params("resnet20")
   269722
   """
-  variables = abstract_variables(make_model(name, num_classes), MODELS[name].input_size)
+  variables = registered_variables(name, num_classes)
   return sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(variables["params"]))
 
 
-@functools.cache
 def count_flops(name: str, num_classes: int | None = None) -> int:
   """Multiply-adds of convolutions and matrix products for one image, which papers call FLOPs.
 
@@ -135,7 +139,7 @@ def count_flops(name: str, num_classes: int | None = None) -> int:
   41
   """
   module, image = make_model(name, num_classes), jax.ShapeDtypeStruct((1, *MODELS[name].input_size), jnp.float32)
-  variables = abstract_variables(module, MODELS[name].input_size)
+  variables = registered_variables(name, num_classes)
   return _multiply_adds(jax.make_jaxpr(module.apply)(variables, image).jaxpr)
 
 
