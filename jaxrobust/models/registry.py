@@ -21,9 +21,22 @@ from jax.extend import core
 from jaxrobust.core.registry import Registry
 
 _MODULES = (
+  "cifar_small",
   "cnn",
+  "densenet",
+  "dla",
+  "efficientnet",
+  "googlenet",
+  "inception",
+  "mobilenetv3",
+  "regnet",
+  "repvgg",
   "resnet",
   "resnet_cifar",
+  "resnet_denoise",
+  "shufflenet",
+  "vgg",
+  "wide_resnet",
 )
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)

@@ -2,10 +2,10 @@
 
   python tests/golden/make_model_goldens.py [NAME…] [--checkouts DIR]
 
-Needs torch, timm and torchvision, and for the networks of other repositories a folder with their checkouts:
-pytorch-cifar (kuangliu/pytorch-cifar) and robustbench (RobustBench/robustbench). Every network in the tables
-`references_*.py` is filled with the weights that `deterministic.py` draws from each parameter's name and shape,
-and evaluated on the images it draws. The tests fill our network alike and compare; they need none of this.
+Needs torch, timm and torchvision, and for the networks of other repositories a folder with checkouts of
+kuangliu/pytorch-cifar, huyvnphan/PyTorch_CIFAR10 and RobustBench/robustbench, each under its own name. Every network in
+the tables `references_*.py` is filled with the weights that `deterministic.py` draws from each parameter's name and
+shape, and evaluated on the images it draws. The tests fill our network alike and compare; they need none of this.
 Without names, the files that do not exist yet are written.
 """
 
@@ -44,7 +44,7 @@ def build(row: Reference, checkouts: pathlib.Path) -> torch.nn.Module:
 
     return getattr(torchvision.models, name)(weights=None, num_classes=row.classes, **row.options).eval()
   folder = checkouts / library
-  if not folder.is_dir():
+  if library != "python" and not folder.is_dir():
     raise SystemExit(f"{row.source} needs a checkout at {folder}")
   sys.path.insert(0, str(folder))
   module, _, function = name.rpartition(".")
