@@ -1,6 +1,6 @@
 """ResNeXt-29, MobileNetV2 and EfficientNet-B0 for CIFAR, with the layers and names of kuangliu/pytorch-cifar.
 
-ResNeXt: arXiv:1611.05431 (three stages, 1×1 stem, expansion 2); MobileNetV2: arXiv:1801.04381 (ReLU, shortcuts projected
+ResNeXt: arXiv:1611.05431 (three stages, 1×1 stem, expansion 2); MobileNetV2: arXiv:1801.04381 (ReLU, 1×1 shortcuts
 where widths differ); EfficientNet: arXiv:1905.11946 (no head convolution; the first block holds an expansion that is
 never applied, in its checkpoints and so in ours).
 """
