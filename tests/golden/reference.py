@@ -15,7 +15,6 @@ class Reference(NamedTuple):
       checkout (see make_model_goldens.py).
     size: side of the input images.
     options: keyword arguments of its constructor.
-    gain: see `deterministic.draw`.
     classes: length of its logits.
     smallest: of its family, so its logits are compared in every test run.
   """
@@ -23,6 +22,5 @@ class Reference(NamedTuple):
   source: str
   size: int = 224
   options: Mapping[str, Any] = MappingProxyType({})
-  gain: float = 1.0
   classes: int = 1000
   smallest: bool = False
