@@ -129,9 +129,13 @@ def abstract_variables(module: nn.Module, input_size: tuple[int, int, int]) -> A
   return jax.eval_shape(lambda x: module.init(_keys(), x), image)
 
 
-@functools.cache
 def abstract_model(name: str, num_classes: int | None = None) -> tuple[Any, Any]:
   """Shapes of the logits of one image and of the variables, for the model called `name` at its own input size."""
+  return _abstract_model(name, MODELS[name].num_classes if num_classes is None else num_classes)
+
+
+@functools.cache
+def _abstract_model(name: str, num_classes: int) -> tuple[Any, Any]:
   module, image = make_model(name, num_classes), jax.ShapeDtypeStruct((1, *MODELS[name].input_size), jnp.float32)
   return jax.eval_shape(lambda x: module.init_with_output(_keys(), x), image)
 
