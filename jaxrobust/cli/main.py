@@ -19,6 +19,7 @@ COMMANDS = {
   "attack": "adversarial images for a data set, written to an npz file",
   "train": "one classifier, from a laptop to a pod; stopped runs continue where they were",
   "run": "train classifiers and evaluate them, from one config",
+  "convert": "weights of a PyTorch checkpoint, as a classifier",
   "list": "attacks, models, datasets or suites",
   "bench": "speed and efficiency, beside other implementations where installed",
 }

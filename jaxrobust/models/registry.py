@@ -1,22 +1,47 @@
 """Models by name, with the metadata that travels with the name.
 
-Adding a family is one file and one line in `_MODULES`; sizes are rows of a table in that file.
+Adding a family is one file and one line in `_MODULES`; sizes are rows of a table in that file. Names are those of
+timm and torchvision where they have the network; networks with a stem for 32-pixel images are called `cifar-…`.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 from flax import linen as nn
+from jax.extend import core
 
 from jaxrobust.core.registry import Registry
 
-_MODULES = ("cnn", "resnet_cifar")
+_MODULES = (
+  "cifar_small",
+  "cnn",
+  "densenet",
+  "dla",
+  "efficientnet",
+  "googlenet",
+  "inception",
+  "mobilenetv3",
+  "regnet",
+  "repvgg",
+  "resnet",
+  "resnet_cifar",
+  "resnet_denoise",
+  "shufflenet",
+  "vgg",
+  "wide_resnet",
+)
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+INCEPTION_MEAN, INCEPTION_STD = (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)
+CIFAR_MEAN, CIFAR_STD = (0.4914, 0.4822, 0.4465), (0.2471, 0.2435, 0.2616)
 
 
 @dataclass(frozen=True)
@@ -28,6 +53,10 @@ class ModelSpec:
     input_size: (H, W, C) the architecture was made for.
     mean, std: the normalisation its published weights use.
     description: one line for `jaxrobust list models`.
+    num_classes: classes of its published weights, the default of `make_model`.
+    crop_fraction: side of the central crop over the side of the resized image, in its published evaluation.
+    interpolation: how the image was resized there.
+    reference: the network it equals weight by weight, as "timm:NAME" or "torchvision:NAME"; empty where neither has it.
   """
 
   build: Callable[..., nn.Module]
@@ -35,6 +64,36 @@ class ModelSpec:
   mean: tuple[float, ...] = (0.0, 0.0, 0.0)
   std: tuple[float, ...] = (1.0, 1.0, 1.0)
   description: str = ""
+  num_classes: int = 10
+  crop_fraction: float = 1.0
+  interpolation: str = "bilinear"
+  reference: str = ""
+
+
+def imagenet_spec(
+  build: Callable[..., nn.Module],
+  description: str,
+  reference: str = "",
+  *,
+  size: int = 224,
+  mean: tuple[float, ...] = IMAGENET_MEAN,
+  std: tuple[float, ...] = IMAGENET_STD,
+  crop_fraction: float = 0.875,
+  interpolation: str = "bilinear",
+) -> ModelSpec:
+  """A network for the 1,000 classes of ImageNet."""
+  return ModelSpec(build, (size, size, 3), mean, std, description, 1000, crop_fraction, interpolation, reference)
+
+
+def cifar_spec(
+  build: Callable[..., nn.Module],
+  description: str,
+  *,
+  mean: tuple[float, ...] = CIFAR_MEAN,
+  std: tuple[float, ...] = CIFAR_STD,
+) -> ModelSpec:
+  """A network for the 10 classes and 32 pixels of CIFAR-10."""
+  return ModelSpec(build, (32, 32, 3), mean, std, description)
 
 
 def _load() -> None:
@@ -45,13 +104,14 @@ def _load() -> None:
 MODELS: Registry[ModelSpec] = Registry("model", _load)
 
 
-def make_model(name: str, num_classes: int = 10, **options: Any) -> nn.Module:
-  """The linen module `name`.
+def make_model(name: str, num_classes: int | None = None, **options: Any) -> nn.Module:
+  """The linen module `name`, with as many classes as its published weights have unless told otherwise.
 
   >>> make_model("resnet20", num_classes=10).depth
   20
   """
-  return MODELS[name].build(num_classes=num_classes, **options)
+  spec = MODELS[name]
+  return spec.build(num_classes=spec.num_classes if num_classes is None else num_classes, **options)
 
 
 def list_models(pattern: str = "*") -> list[str]:
@@ -61,3 +121,69 @@ def list_models(pattern: str = "*") -> list[str]:
   True
   """
   return MODELS.matching(pattern)
+
+
+def abstract_variables(module: nn.Module, input_size: tuple[int, int, int]) -> Any:
+  """Shapes and types of a module's variables, without computing anything."""
+  image = jax.ShapeDtypeStruct((1, *input_size), jnp.float32)
+  return jax.eval_shape(lambda x: module.init(_keys(), x), image)
+
+
+def abstract_model(name: str, num_classes: int | None = None) -> tuple[Any, Any]:
+  """Shapes of the logits of one image and of the variables, for the model called `name` at its own input size."""
+  return _abstract_model(name, MODELS[name].num_classes if num_classes is None else num_classes)
+
+
+@functools.cache
+def _abstract_model(name: str, num_classes: int) -> tuple[Any, Any]:
+  module, image = make_model(name, num_classes), jax.ShapeDtypeStruct((1, *MODELS[name].input_size), jnp.float32)
+  return jax.eval_shape(lambda x: module.init_with_output(_keys(), x), image)
+
+
+def _keys() -> dict[str, Any]:
+  """One key for weights, one for networks that draw noise even in evaluation."""
+  return {"params": jax.random.key(0), "noise": jax.random.key(1)}
+
+
+def count_params(name: str, num_classes: int | None = None) -> int:
+  """Trained numbers of a model; batch statistics are not among them.
+
+  >>> count_params("resnet20")
+  269722
+  """
+  variables = abstract_model(name, num_classes)[1]
+  return sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(variables["params"]))
+
+
+def count_flops(name: str, num_classes: int | None = None) -> int:
+  """Multiply-adds of convolutions and matrix products for one image, which papers call FLOPs.
+
+  >>> round(count_flops("resnet20") / 1e6)
+  41
+  """
+  module, image = make_model(name, num_classes), jax.ShapeDtypeStruct((1, *MODELS[name].input_size), jnp.float32)
+  variables = abstract_model(name, num_classes)[1]
+  return _multiply_adds(jax.make_jaxpr(functools.partial(module.apply, rngs=_keys()))(variables, image).jaxpr)
+
+
+def _multiply_adds(jaxpr: Any) -> int:
+  total = 0
+  for equation in jaxpr.eqns:
+    out, rhs = equation.outvars[0].aval, equation.invars[-1].aval
+    if _is_conv2d(equation):
+      total += int(np.prod(out.shape)) * int(np.prod(rhs.shape[:3]))
+    elif equation.primitive.name == "conv_general_dilated":
+      kernel = equation.params["dimension_numbers"].rhs_spec  # (O, I, spatial…)
+      total += int(np.prod(out.shape)) * int(np.prod(rhs.shape)) // rhs.shape[kernel[0]]
+    elif equation.primitive.name == "dot_general":
+      (_, contracted), _ = equation.params["dimension_numbers"]
+      total += int(np.prod(out.shape)) * int(np.prod([rhs.shape[axis] for axis in contracted]))
+    else:
+      total += sum(_multiply_adds(inner) for inner in core.jaxprs_in_params(equation.params))
+  return total
+
+
+def _is_conv2d(equation: Any) -> bool:
+  """Whether an equation is the shared convolution, which has several forms inside."""
+  inner = equation.params.get("call_jaxpr")
+  return equation.primitive.name == "custom_vjp_call" and inner.jaxpr.debug_info.func_name == "conv2d"

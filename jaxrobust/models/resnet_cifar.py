@@ -12,12 +12,8 @@ from flax import linen as nn
 
 from jaxrobust.core.types import Array
 from jaxrobust.models.conv import Conv
+from jaxrobust.models.layers import batch_norm
 from jaxrobust.models.registry import IMAGENET_MEAN, IMAGENET_STD, MODELS, ModelSpec
-
-
-def batch_norm(train: bool, name: str) -> nn.BatchNorm:
-  """Batch normalisation with PyTorch's constants (flax counts momentum the other way round)."""
-  return nn.BatchNorm(use_running_average=not train, momentum=0.9, epsilon=1e-5, name=name)
 
 
 class BasicBlock(nn.Module):

@@ -19,7 +19,7 @@ import orbax.checkpoint as ocp
 
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.errors import CorruptFileError, InputError, StorageError
-from jaxrobust.models.registry import MODELS, make_model
+from jaxrobust.models.registry import MODELS, abstract_variables, make_model
 
 _METADATA = "classifier.json"
 _WEIGHTS = "weights"
@@ -121,8 +121,7 @@ def load_classifier(path: str | os.PathLike) -> Classifier:
   except TypeError as error:
     raise CorruptFileError(f"{folder / _METADATA} is not a classifier's metadata: {error}") from None
   shape = MODELS[metadata["arch"]].input_size
-  image = jax.ShapeDtypeStruct((1, *shape), np.float32)
-  abstract = jax.eval_shape(lambda x: module.init(jax.random.key(0), x), image)
+  abstract = abstract_variables(module, shape)
   # Restoring onto this process's first device works whatever the machine the weights were saved on.
   here = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
   target = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=here), abstract)
