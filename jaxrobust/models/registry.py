@@ -22,6 +22,14 @@ from jaxrobust.core.registry import Registry
 _MODULES = (
   "cnn",
   "resnet_cifar",
+  "vit",
+  "mixer",
+  "swin",
+  "convnext",
+  "xcit",
+  "t2t_vit",
+  "vitae",
+  "convmixer",
 )
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)

@@ -81,4 +81,4 @@ def from_torch(
 
 def _renamed(name: str, rename: Mapping[str, str]) -> str:
   layer, _, leaf = name.rpartition(".")
-  return f"{rename.get(layer, layer)}.{leaf}"
+  return f"{rename.get(layer, layer)}.{leaf}" if layer else leaf
