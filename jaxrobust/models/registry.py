@@ -16,11 +16,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
+from jax.extend import core
 
 from jaxrobust.core.registry import Registry
 
 _MODULES = (
   "cnn",
+  "resnet",
   "resnet_cifar",
   "vit",
   "mixer",
@@ -156,5 +158,5 @@ def _multiply_adds(jaxpr: Any) -> int:
       (_, contracted), _ = equation.params["dimension_numbers"]
       total += int(np.prod(out.shape)) * int(np.prod([rhs.shape[axis] for axis in contracted]))
     else:
-      total += sum(_multiply_adds(inner) for inner in jax.core.jaxprs_in_params(equation.params))
+      total += sum(_multiply_adds(inner) for inner in core.jaxprs_in_params(equation.params))
   return total

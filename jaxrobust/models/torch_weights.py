@@ -36,6 +36,17 @@ def torch_name(path: tuple[str, ...]) -> str:
   return ".".join([*modules, _LEAF_NAMES.get(path[-1], path[-1])])
 
 
+def torch_shape(path: tuple[str, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
+  """The shape PyTorch stores a flax variable in.
+
+  >>> torch_shape(("params", "conv1", "kernel"), (3, 3, 16, 32))
+  (32, 16, 3, 3)
+  """
+  if path[-1] == "kernel":
+    return (shape[3], shape[2], shape[0], shape[1]) if len(shape) == 4 else shape[::-1]
+  return tuple(shape)
+
+
 def _to_flax(leaf: str, array: np.ndarray) -> np.ndarray:
   if leaf == "kernel" and array.ndim == 4:
     return array.transpose(2, 3, 1, 0)

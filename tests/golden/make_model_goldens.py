@@ -1,0 +1,108 @@
+"""Writes golden logits of reference networks: tests/golden/models/NAME.json, a few kilobytes each.
+
+  python tests/golden/make_model_goldens.py [NAME…] [--checkouts DIR]
+
+Needs torch, timm and torchvision, and for the networks of other repositories a folder with their checkouts:
+pytorch-cifar (kuangliu/pytorch-cifar) and robustbench (RobustBench/robustbench). Every network in the tables
+`references_*.py` is filled with the weights that `deterministic.py` draws from each parameter's name and shape,
+and evaluated on the images it draws. The tests fill our network alike and compare; they need none of this.
+Without names, the files that do not exist yet are written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import pathlib
+import sys
+
+import deterministic
+import numpy as np
+import torch
+from reference import Reference
+
+HERE = pathlib.Path(__file__).parent
+FOLDER = HERE / "models"
+
+
+def references() -> dict[str, Reference]:
+  """All tables beside this file."""
+  tables = [importlib.import_module(path.stem) for path in sorted(HERE.glob("references_*.py"))]
+  return {name: row for table in tables for name, row in table.REFERENCES.items()}
+
+
+def build(row: Reference, checkouts: pathlib.Path) -> torch.nn.Module:
+  """The untrained network, in evaluation mode."""
+  library, _, name = row.source.partition(":")
+  if library == "timm":
+    import timm
+
+    return timm.create_model(name, pretrained=False, num_classes=row.classes, **row.options).eval()
+  if library == "torchvision":
+    import torchvision
+
+    return getattr(torchvision.models, name)(weights=None, num_classes=row.classes, **row.options).eval()
+  folder = checkouts / library
+  if not folder.is_dir():
+    raise SystemExit(f"{row.source} needs a checkout at {folder}")
+  sys.path.insert(0, str(folder))
+  module, _, function = name.rpartition(".")
+  try:
+    return getattr(importlib.import_module(module), function)(**row.options).eval()
+  finally:
+    sys.path.remove(str(folder))
+
+
+def fill(network: torch.nn.Module, gain: float) -> dict[str, tuple[int, ...]]:
+  """Replaces every weight and batch statistic; returns their names and shapes."""
+  shapes = {}
+  parameters = {name for name, _ in network.named_parameters()}
+  for name, tensor in network.state_dict().items():
+    if name in parameters or name.endswith(("running_mean", "running_var")):
+      shapes[name] = tuple(tensor.shape)
+      tensor.copy_(torch.from_numpy(deterministic.draw(name, shapes[name], gain)))
+  return shapes
+
+
+def golden(name: str, row: Reference, checkouts: pathlib.Path) -> dict:
+  """The content of one golden file."""
+  network = build(row, checkouts)
+  with torch.no_grad():
+    shapes = fill(network, row.gain)
+    images = torch.from_numpy(deterministic.images(2, row.size).transpose(0, 3, 1, 2).copy())
+    logits = network(images).double().numpy()
+  spread, difference = logits.std(), np.abs(logits[0] - logits[1]).max()
+  if not (np.isfinite(logits).all() and 1e-3 < spread < 1e7 and difference > 0.05 * spread):
+    raise SystemExit(f"{name}: std {spread:.3g}, between images {difference:.3g}; give it another gain")
+  step = max(1, row.classes // 50)
+  return {
+    "source": row.source,
+    "size": row.size,
+    "gain": row.gain,
+    "classes": row.classes,
+    "smallest": row.smallest,
+    "params": sum(parameter.numel() for parameter in network.parameters()),
+    "names": deterministic.names_hash(shapes),
+    "std": float(f"{spread:.7g}"),
+    "step": step,
+    "logits": [[float(f"{value:.7g}") for value in logit] for logit in logits[:, ::step]],
+  }
+
+
+def main() -> None:
+  parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+  parser.add_argument("names", nargs="*")
+  parser.add_argument("--checkouts", type=pathlib.Path, default=pathlib.Path("checkouts"))
+  arguments = parser.parse_args()
+  table = references()
+  missing = [name for name in table if not (FOLDER / f"{name}.json").exists()]
+  FOLDER.mkdir(exist_ok=True)
+  for name in arguments.names or missing:
+    content = golden(name, table[name], arguments.checkouts)
+    (FOLDER / f"{name}.json").write_text(json.dumps(content) + "\n")
+    print(f"{name:<28} {content['params']:>12,} parameters, logits' std {content['std']:.3g}", flush=True)
+
+
+if __name__ == "__main__":
+  main()
