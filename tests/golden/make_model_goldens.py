@@ -3,10 +3,11 @@
   python tests/golden/make_model_goldens.py [NAME…] [--checkouts DIR]
 
 Needs torch, timm and torchvision, and for the networks of other repositories a folder with their checkouts:
-pytorch-cifar (kuangliu/pytorch-cifar) and robustbench (RobustBench/robustbench). Every network in the tables
-`references_*.py` is filled with the weights that `deterministic.py` draws from each parameter's name and shape,
-and evaluated on the images it draws. The tests fill our network alike and compare; they need none of this.
-Without names, the files that do not exist yet are written.
+pytorch-cifar (kuangliu/pytorch-cifar), robustbench (RobustBench/robustbench), revisiting-at (nmndeep/revisiting-at),
+T2T-ViT (yitu-opensource/T2T-ViT) and ViTAE (Image-Classification of ViTAE-Transformer/ViTAE-Transformer).
+Every network in the tables `references_*.py` is filled with the weights that `deterministic.py` draws from each
+parameter's name and shape, and evaluated on the images it draws. The tests fill our network alike and compare; they
+need none of this. Without names, the files that do not exist yet are written.
 """
 
 from __future__ import annotations
@@ -35,9 +36,13 @@ def references() -> dict[str, Reference]:
 def build(row: Reference, checkouts: pathlib.Path) -> torch.nn.Module:
   """The untrained network, in evaluation mode."""
   library, _, name = row.source.partition(":")
+  module, _, function = name.rpartition(".")
   if library == "timm":
     import timm
 
+    if module:
+      build_class = getattr(importlib.import_module(f"timm.{module}"), function)
+      return build_class(num_classes=row.classes, **row.options).eval()
     return timm.create_model(name, pretrained=False, num_classes=row.classes, **row.options).eval()
   if library == "torchvision":
     import torchvision
@@ -47,11 +52,13 @@ def build(row: Reference, checkouts: pathlib.Path) -> torch.nn.Module:
   if not folder.is_dir():
     raise SystemExit(f"{row.source} needs a checkout at {folder}")
   sys.path.insert(0, str(folder))
-  module, _, function = name.rpartition(".")
   try:
     return getattr(importlib.import_module(module), function)(**row.options).eval()
   finally:
     sys.path.remove(str(folder))
+    package = module.partition(".")[0]  # Another checkout may use the same name.
+    for loaded in [key for key in sys.modules if key.partition(".")[0] == package]:
+      del sys.modules[loaded]
 
 
 def fill(network: torch.nn.Module, gain: float) -> dict[str, tuple[int, ...]]:
@@ -68,6 +75,7 @@ def fill(network: torch.nn.Module, gain: float) -> dict[str, tuple[int, ...]]:
 def golden(name: str, row: Reference, checkouts: pathlib.Path) -> dict:
   """The content of one golden file."""
   network = build(row, checkouts)
+  row.edit(network)
   with torch.no_grad():
     shapes = fill(network, row.gain)
     images = torch.from_numpy(deterministic.images(2, row.size).transpose(0, 3, 1, 2).copy())
@@ -82,7 +90,7 @@ def golden(name: str, row: Reference, checkouts: pathlib.Path) -> dict:
     "gain": row.gain,
     "classes": row.classes,
     "smallest": row.smallest,
-    "params": sum(parameter.numel() for parameter in network.parameters()),
+    "params": sum(parameter.numel() for parameter in network.parameters() if parameter.requires_grad),
     "names": deterministic.names_hash(shapes),
     "std": float(f"{spread:.7g}"),
     "step": step,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -11,12 +11,14 @@ class Reference(NamedTuple):
   """A PyTorch network.
 
   Attributes:
-    source: "timm:NAME", "torchvision:NAME", or "REPOSITORY:FUNCTION" of a checkout (see make_model_goldens.py).
+    source: "timm:NAME", "timm:models.FILE.CLASS", "torchvision:NAME", or "REPOSITORY:FUNCTION" of a checkout (see
+      make_model_goldens.py).
     size: side of the input images.
     options: keyword arguments of its constructor.
     gain: see `deterministic.draw`.
     classes: length of its logits.
     smallest: of its family, so its logits are compared in every test run.
+    edit: changes the built network.
   """
 
   source: str
@@ -25,3 +27,4 @@ class Reference(NamedTuple):
   gain: float = 1.0
   classes: int = 1000
   smallest: bool = False
+  edit: Callable[[Any], None] = lambda network: None
