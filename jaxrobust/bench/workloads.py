@@ -18,9 +18,6 @@ from jaxrobust.models.registry import MODELS, make_model
 from jaxrobust.models.torch_weights import from_torch
 from jaxrobust.models.zoo import load_classifier
 
-# Layer numbers of the sequential networks that carry no names.
-CNN_A_NAMES = {"conv1": "0", "conv2": "2", "fc1": "5", "fc2": "7"}
-
 
 class Workload(NamedTuple):
   """A classifier with images and labels."""
@@ -41,9 +38,9 @@ def load_cifar_network(folder: Path, name: str) -> Classifier:
   """`resnet20`, `resnet56` or `cnn_a_*` with its published weights."""
   with np.load(folder / "weights" / f"cifar10_{name}.npz") as data:
     state = dict(data)
-  arch, rename = ("cnn-a", CNN_A_NAMES) if name.startswith("cnn_a") else (name, None)
+  arch = "cnn-a" if name.startswith("cnn_a") else name
   spec, module = MODELS[arch], make_model(arch)
-  variables = from_torch(module, state, spec.input_size, rename)
+  variables = from_torch(module, state, spec.input_size)
   return Classifier.from_module(module, variables, mean=spec.mean, std=spec.std, input_shape=spec.input_size)
 
 

@@ -17,6 +17,7 @@ COMMANDS = {
   "evaluate": "a suite of attacks on a classifier, as cells on disk and a table",
   "attack": "adversarial images for a data set, written to an npz file",
   "run": "train classifiers and evaluate them, from one config",
+  "convert": "weights of a PyTorch checkpoint, as a classifier",
   "list": "attacks, models, datasets or suites",
   "bench": "speed and efficiency, beside other implementations where installed",
 }

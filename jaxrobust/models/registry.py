@@ -125,17 +125,21 @@ def abstract_variables(module: nn.Module, input_size: tuple[int, int, int]) -> A
 
 
 @functools.cache
+def registered_variables(name: str, num_classes: int | None = None) -> Any:
+  """The same for the model called `name` at its own input size."""
+  return abstract_variables(make_model(name, num_classes), MODELS[name].input_size)
+
+
 def count_params(name: str, num_classes: int | None = None) -> int:
   """Trained numbers of a model; batch statistics are not among them.
 
   >>> count_params("resnet20")
   269722
   """
-  variables = abstract_variables(make_model(name, num_classes), MODELS[name].input_size)
+  variables = registered_variables(name, num_classes)
   return sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(variables["params"]))
 
 
-@functools.cache
 def count_flops(name: str, num_classes: int | None = None) -> int:
   """Multiply-adds of convolutions and matrix products for one image, which papers call FLOPs.
 
@@ -143,7 +147,7 @@ def count_flops(name: str, num_classes: int | None = None) -> int:
   41
   """
   module, image = make_model(name, num_classes), jax.ShapeDtypeStruct((1, *MODELS[name].input_size), jnp.float32)
-  variables = abstract_variables(module, MODELS[name].input_size)
+  variables = registered_variables(name, num_classes)
   return _multiply_adds(jax.make_jaxpr(module.apply)(variables, image).jaxpr)
 
 
@@ -151,7 +155,9 @@ def _multiply_adds(jaxpr: Any) -> int:
   total = 0
   for equation in jaxpr.eqns:
     out, rhs = equation.outvars[0].aval, equation.invars[-1].aval
-    if equation.primitive.name == "conv_general_dilated":
+    if _is_conv2d(equation):
+      total += int(np.prod(out.shape)) * int(np.prod(rhs.shape[:3]))
+    elif equation.primitive.name == "conv_general_dilated":
       kernel = equation.params["dimension_numbers"].rhs_spec  # (O, I, spatial…)
       total += int(np.prod(out.shape)) * int(np.prod(rhs.shape)) // rhs.shape[kernel[0]]
     elif equation.primitive.name == "dot_general":
@@ -160,3 +166,9 @@ def _multiply_adds(jaxpr: Any) -> int:
     else:
       total += sum(_multiply_adds(inner) for inner in core.jaxprs_in_params(equation.params))
   return total
+
+
+def _is_conv2d(equation: Any) -> bool:
+  """Whether an equation is the shared convolution, which has several forms inside."""
+  inner = equation.params.get("call_jaxpr")
+  return equation.primitive.name == "custom_vjp_call" and inner.jaxpr.debug_info.func_name == "conv2d"

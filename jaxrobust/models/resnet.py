@@ -39,10 +39,9 @@ class Block(nn.Module):
   def __call__(self, x: Array, train: bool = False) -> Array:
     out = self.features * (4 if self.bottleneck else 1)
     width = self.features * self.base_width // 64 * self.groups
+    sizes = [(out, 3, self.stride, 1), (out, 3, 1, 1)]
     if self.bottleneck:
-      sizes = ((width, 1, 1, 1), (width, 3, self.stride, self.groups), (out, 1, 1, 1))
-    else:
-      sizes = ((out, 3, self.stride, 1), (out, 3, 1, 1))
+      sizes = [(width, 1, 1, 1), (width, 3, self.stride, self.groups), (out, 1, 1, 1)]
     y = x
     for index, (features, size, stride, groups) in enumerate(sizes, 1):
       y = Conv(features, size, stride, size // 2, groups=groups, use_bias=False, name=f"conv{index}")(y)

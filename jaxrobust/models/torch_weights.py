@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import flax
 import numpy as np
@@ -18,10 +18,9 @@ from flax import linen as nn
 
 from jaxrobust.core.errors import InputError
 from jaxrobust.models.registry import abstract_variables
+from jaxrobust.models.torch_names import match_names
 
 _LEAF_NAMES = {"kernel": "weight", "scale": "weight", "mean": "running_mean", "var": "running_var"}
-# Counters that PyTorch stores and nothing reads.
-_IGNORED = re.compile(r"(^|\.)num_batches_tracked$")
 
 
 def torch_name(path: tuple[str, ...]) -> str:
@@ -47,12 +46,58 @@ def torch_shape(path: tuple[str, ...], shape: tuple[int, ...]) -> tuple[int, ...
   return tuple(shape)
 
 
-def _to_flax(leaf: str, array: np.ndarray) -> np.ndarray:
-  if leaf == "kernel" and array.ndim == 4:
-    return array.transpose(2, 3, 1, 0)
-  if leaf == "kernel" and array.ndim == 2:
-    return array.T
-  return array
+def _to_flax(leaf: str, array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+  if leaf != "kernel":
+    return array
+  if array.ndim == 4 and len(shape) == 2 and array.shape[2:] == (1, 1):
+    array = array[:, :, 0, 0]  # A 1×1 convolution is a matrix, and ports disagree on which to use.
+  elif array.ndim == 2 and len(shape) == 4:
+    array = array[:, :, None, None]
+  return array.transpose(2, 3, 1, 0) if array.ndim == 4 else array.T
+
+
+class TorchWeights(NamedTuple):
+  """Flax variables, and the normalisation that was stored with them (None where there was none)."""
+
+  variables: Any
+  mean: tuple[float, ...] | None
+  std: tuple[float, ...] | None
+
+
+def read_state(
+  module: nn.Module,
+  state: Mapping[str, np.ndarray],
+  input_shape: tuple[int, int, int],
+  rename: Mapping[str, str] | None = None,
+) -> TorchWeights:
+  """Flax variables for `module` from a flat PyTorch state dict, whatever prefix or known spelling its names have.
+
+  Args:
+    module: an untrained linen module.
+    state: name to array, in PyTorch's layouts (OIHW kernels).
+    input_shape: (H, W, C), to find out the module's shapes without computing anything.
+    rename: PyTorch layer names to use instead of ours ("0" for our "conv1", …).
+  """
+  wanted = flax.traverse_util.flatten_dict(abstract_variables(module, input_shape))
+  names = {path: _renamed(torch_name(path), rename or {}) for path in wanted}
+  match = match_names(names.values(), state)
+  problems: list[str] = []
+  variables = {}
+  for path, leaf in wanted.items():
+    name = match.found.get(names[path])
+    if name is None:
+      problems.append(f"missing {names[path]}")
+      continue
+    array = _to_flax(path[-1], np.asarray(state[name], np.float32), leaf.shape)
+    if array.shape != leaf.shape:
+      problems.append(f"{name} has shape {array.shape}, expected {leaf.shape}")
+    variables[path] = array
+  problems += [f"unused {name}" for name in match.unused]
+  if problems:
+    more = f" and {len(problems) - 6} more" if len(problems) > 6 else ""
+    raise InputError(f"these weights do not fit {type(module).__name__}: {'; '.join(problems[:6])}{more}")
+  mean, std = (None if s is None else tuple(float(x) for x in s) for s in (match.mean, match.std))
+  return TorchWeights(flax.traverse_util.unflatten_dict(variables), mean, std)
 
 
 def from_torch(
@@ -61,35 +106,13 @@ def from_torch(
   input_shape: tuple[int, int, int],
   rename: Mapping[str, str] | None = None,
 ) -> Any:
-  """Flax variables for `module` from a flat PyTorch state dict.
-
-  Args:
-    module: an untrained linen module.
-    state: name to array, in PyTorch's layouts (OIHW kernels).
-    input_shape: (H, W, C), to find out the module's shapes without computing anything.
-    rename: PyTorch name prefixes to use instead of ours ("0" for our "conv1", …).
-  """
-  wanted = flax.traverse_util.flatten_dict(abstract_variables(module, input_shape))
-  unused = {name for name in state if not _IGNORED.search(name)}
-  problems: list[str] = []
-  variables = {}
-  for path, shape in wanted.items():
-    name = _renamed(torch_name(path), rename or {})
-    if name not in state:
-      problems.append(f"missing {name}")
-      continue
-    unused.discard(name)
-    array = _to_flax(path[-1], np.asarray(state[name], np.float32))
-    if array.shape != shape.shape:
-      problems.append(f"{name} has shape {array.shape}, expected {shape.shape}")
-    variables[path] = array
-  problems += [f"unused {name}" for name in sorted(unused)]
-  if problems:
-    more = f" and {len(problems) - 6} more" if len(problems) > 6 else ""
-    raise InputError(f"these weights do not fit {type(module).__name__}: {'; '.join(problems[:6])}{more}")
-  return flax.traverse_util.unflatten_dict(variables)
+  """`read_state` for a state dict without a normalisation layer, which would be lost here."""
+  weights = read_state(module, state, input_shape, rename)
+  if weights.mean is not None:
+    raise InputError("these weights hold a normalisation layer, which belongs to the classifier; use read_state")
+  return weights.variables
 
 
 def _renamed(name: str, rename: Mapping[str, str]) -> str:
   layer, _, leaf = name.rpartition(".")
-  return f"{rename.get(layer, layer)}.{leaf}" if layer else leaf
+  return f"{rename.get(layer, layer)}.{leaf}" if layer else name

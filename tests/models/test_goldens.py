@@ -12,7 +12,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxrobust.models.registry import MODELS, abstract_variables, count_params, make_model
+from jaxrobust.models.registry import MODELS, count_params, make_model, registered_variables
 from jaxrobust.models.torch_weights import from_torch, torch_name, torch_shape
 from tests import realdata
 from tests.golden import deterministic
@@ -23,8 +23,7 @@ GOLDENS = {path.stem: json.loads(path.read_text()) for path in sorted(FOLDER.glo
 
 def shapes(name, golden):
   """PyTorch names and shapes of our network."""
-  module = make_model(name, golden["classes"])
-  variables = flax.traverse_util.flatten_dict(abstract_variables(module, (golden["size"], golden["size"], 3)))
+  variables = flax.traverse_util.flatten_dict(registered_variables(name, golden["classes"]))
   return {torch_name(path): torch_shape(path, leaf.shape) for path, leaf in variables.items()}
 
 
@@ -33,8 +32,8 @@ def test_names_shapes_and_parameter_count_equal_the_reference(name):
   golden = GOLDENS[name]
   assert count_params(name, golden["classes"]) == golden["params"]
   assert deterministic.names_hash(shapes(name, golden)) == golden["names"]
-  if MODELS[name].reference:
-    assert MODELS[name].reference == golden["source"]
+  assert MODELS[name].reference in ("", golden["source"])
+  assert MODELS[name].input_size == (golden["size"], golden["size"], 3)
 
 
 @pytest.mark.parametrize(

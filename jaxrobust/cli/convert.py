@@ -1,0 +1,52 @@
+"""`jaxrobust convert CHECKPOINT --arch resnet50 --out models/resnet50 [--sha256=…] [--num_classes=…]`."""
+
+from __future__ import annotations
+
+from jaxrobust.cli.configuration import parse
+from jaxrobust.core.errors import InputError
+
+DEFAULTS = {
+  "arch": "",
+  "out": "",
+  "num_classes": 0,
+  "sha256": "",
+  "key": "",
+  "mean": "",
+  "std": "",
+  "options": {},
+}
+
+
+def run(argv: list[str]) -> int:
+  checkpoint = argv[0] if argv and not argv[0].startswith("-") else ""
+  rest = argv[1:] if checkpoint else argv
+  config = parse("convert CHECKPOINT", rest, DEFAULTS, "weights of a PyTorch checkpoint, as a classifier")
+  for name, text in (("checkpoint", checkpoint), ("--arch", config.arch), ("--out", config.out)):
+    if not text:
+      raise InputError(f"no {name}; usage: jaxrobust convert CHECKPOINT --arch NAME --out DIR")
+  from jaxrobust.models.convert import convert_checkpoint
+
+  done = convert_checkpoint(
+    checkpoint,
+    config.arch,
+    config.out,
+    num_classes=config.num_classes or None,
+    sha256=config.sha256,
+    key=config.key,
+    mean=_numbers("mean", config.mean),
+    std=_numbers("std", config.std),
+    options=config.options.to_dict(),
+  )
+  shown = ", ".join(f"{value:.4g}" for value in (*done.mean, *done.std))
+  print(
+    f"{config.arch}: {done.params:,} parameters; mean and std ({shown}) {done.normalisation}; saved in {done.folder}"
+  )
+  return 0
+
+
+def _numbers(name: str, text: str) -> tuple[float, ...] | None:
+  """Comma-separated numbers, one per channel or one for all."""
+  try:
+    return tuple(float(part) for part in text.strip("()[] ").split(",")) if text else None
+  except ValueError:
+    raise InputError(f"--{name} takes numbers such as 0.485,0.456,0.406, got {text!r}") from None
