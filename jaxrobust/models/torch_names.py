@@ -194,10 +194,10 @@ def _convnext_by_its_authors(name: str, names: frozenset[str]) -> str:
 def _sequential_convmixer(name: str, names: frozenset[str]) -> str:
   """The authors' CIFAR ConvMixer, a sequence without names: 0 and 2 are the stem, blocks begin at 3."""
   del names
-  match = re.match(r"(.*\.)?(\d+)\.(0\.fn\.[02]\.|1\.|3\.)?(\w+)$", name)
+  match = re.match(r"((?:[a-z_]\w*\.)*)(\d+)\.(0\.fn\.[02]\.|1\.|3\.)?(\w+)$", name)
   if match is None:
     return name
-  prefix, number, layer = match[1] or "", int(match[2]), match[3] or ""
+  prefix, number, layer = match[1], int(match[2]), match[3] or ""
   if layer:
     return f"{prefix}blocks.{number - 3}.{layer}{match[4]}"
   return f"{prefix}stem.{number}.{match[4]}" if number in (0, 2) else f"{prefix}head.{match[4]}"

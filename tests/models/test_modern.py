@@ -3,6 +3,7 @@
 Their logits, names and parameter counts are compared in test_goldens.py.
 """
 
+import functools
 import re
 
 import jax
@@ -42,62 +43,60 @@ FAMILIES = "(cifar-)?(vit|deit|mixer|swin|convnext|xcit|t2t_vit|vitae|convmixer)
 NAMES = [name for name in MODELS if re.match(FAMILIES, name)]
 
 
-@pytest.fixture(scope="module")
-def images():
-  return jax.random.normal(jax.random.key(1), (2, 32, 32, 3))
+IMAGES = np.random.default_rng(0).normal(size=(2, 32, 32, 3)).astype(np.float32)
 
 
-def variables_of(name, images):
-  return jax.jit(SMALL[name].init)(jax.random.key(0), images)
+@functools.cache
+def variables_of(name):
+  """Fresh variables; branches with fresh layer scales would add so little that nothing could be seen of them."""
+  variables = jax.device_get(jax.jit(SMALL[name].init)(jax.random.key(0), IMAGES))
+  return jax.tree.map(lambda leaf: np.where(np.abs(leaf) < 1e-4, np.float32(0.1), leaf), variables)
+
+
+@functools.cache
+def logits_of(name):
+  return np.asarray(jax.jit(SMALL[name].apply)(variables_of(name), IMAGES))
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_forward_and_input_gradient_are_finite_and_examples_do_not_mix(name, images):
-  variables = variables_of(name, images)
-
+def test_forward_and_input_gradient_are_finite_and_examples_do_not_mix(name):
   @jax.jit
-  def run(x):
-    logits = SMALL[name].apply(variables, x)
-    return logits, jax.grad(lambda x: jnp.sum(SMALL[name].apply(variables, x)[0] ** 2))(x)
+  def gradient_of(variables, x):
+    return jax.grad(lambda x: jnp.sum(SMALL[name].apply(variables, x)[0] ** 2))(x)
 
-  logits, gradient = run(images)
+  logits, gradient = logits_of(name), np.asarray(gradient_of(variables_of(name), IMAGES))
   assert logits.shape == (2, 5) and np.isfinite(logits).all() and np.isfinite(gradient).all()
   assert np.abs(gradient[0]).max() > 0
   np.testing.assert_array_equal(gradient[1], 0)
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_bfloat16_stays_near_float32(name, images):
-  variables = variables_of(name, images)
-  # Fresh layer scales and heads are so small that every rounding would pass.
-  variables["params"] = jax.tree.map(lambda leaf: jnp.where(jnp.abs(leaf) < 1e-4, 0.1, leaf), variables["params"])
-  narrow = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), variables)
-  run = jax.jit(SMALL[name].apply)
-  expected, found = run(variables, images), run(narrow, images.astype(jnp.bfloat16))
+def test_bfloat16_stays_near_float32(name):
+  narrow = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), (variables_of(name), IMAGES))
+  expected, found = logits_of(name), jax.jit(SMALL[name].apply)(*narrow)
   assert found.dtype == jnp.bfloat16
-  assert np.abs(np.asarray(found, np.float32) - expected).max() < 0.05 * max(1.0, float(np.abs(expected).max()))
+  assert np.abs(np.asarray(found, np.float32) - expected).max() < 0.05 * max(1.0, np.abs(expected).max())
 
 
 @pytest.mark.parametrize("name", RANDOM)
-def test_random_layers_are_off_in_evaluation_and_reproducible_in_training(name, images):
-  variables, module = variables_of(name, images), SMALL[name].clone(drop_rate=0.5, drop_path_rate=0.5)
-  # Fresh branches add almost nothing, so dropping them would not show.
-  variables["params"] = jax.tree.map(lambda leaf: leaf + 0.1, variables["params"])
+def test_random_layers_are_off_in_evaluation_and_reproducible_in_training(name):
+  module = SMALL[name].clone(drop_rate=0.5, drop_path_rate=0.5)
 
   @jax.jit
-  def train(seed):
+  def train(variables, seed):
     rngs = {"dropout": jax.random.key(seed)}
-    return module.apply(variables, images, train=True, rngs=rngs, mutable=["batch_stats"])[0]
+    return module.apply(variables, IMAGES, train=True, rngs=rngs, mutable=["batch_stats"])[0]
 
-  evaluate = jax.jit(module.apply)
-  np.testing.assert_array_equal(evaluate(variables, images), jax.jit(SMALL[name].apply)(variables, images))
-  np.testing.assert_array_equal(train(1), train(1))
-  assert np.abs(train(1) - train(2)).max() > 1e-6
+  evaluated = jax.jit(module.apply)(variables_of(name), IMAGES)
+  np.testing.assert_array_equal(evaluated, logits_of(name))
+  first, again, other = (np.asarray(train(variables_of(name), seed)) for seed in (1, 1, 2))
+  np.testing.assert_array_equal(first, again)
+  assert np.abs(first - other).max() > 1e-6
 
 
 @pytest.mark.parametrize("name", ["t2t-vit", "vitae"])
-def test_fixed_values_are_not_trained(name, images):
-  variables = variables_of(name, images)
+def test_fixed_values_are_not_trained(name):
+  variables = variables_of(name)
   fixed = {path[-1].key for path, _ in jax.tree_util.tree_leaves_with_path(variables["batch_stats"])}
   trained = {path[-1].key for path, _ in jax.tree_util.tree_leaves_with_path(variables["params"])}
   assert "w" in fixed and "w" not in trained
