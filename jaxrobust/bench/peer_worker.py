@@ -3,6 +3,8 @@
 One JSON object per line on standard input, one per line back:
   {"network": "resnet20", "data": FOLDER, "n": 64, "attack": "autoattack", "eps": 0.0314, "path": CHECKOUT or null}
   -> {"seconds": 1.2, "robust": 0.0, "peer": "auto-attack", "version": "…"} or {"missing": "why"}
+  {"model": "resnet50", "size": 224, "n": 8, "repeats": 3}
+  -> {"forward": 0.2, "gradient": 0.5, "peer": "torchvision", "version": "…"}, seconds in the faster memory layout
 """
 
 import importlib.metadata
@@ -116,10 +118,23 @@ def mm5(model, x, y, job):
   return run, "MM-attack", "authors' checkout"
 
 
+def torchvision():
+  """The library, also where its compiled operators are built for another device and do not load."""
+  if "torchvision" not in sys.modules:
+    library = torch.library.Library("torchvision", "FRAGMENT")
+    LIBRARIES.append(library)
+    for name in ("nms", "qnms"):
+      library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+  import torchvision
+
+  return torchvision
+
+
+LIBRARIES = []  # Definitions live as long as the object that made them.
+
+
 def torchattacks_pgd(model, x, y, job):
-  library = torch.library.Library("torchvision", "DEF")
-  library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-  library.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+  torchvision()
   import torchattacks
 
   attack = torchattacks.PGD(model, eps=job["eps"], alpha=job["eps"] * 2.5 / job["steps"], steps=job["steps"])
@@ -175,11 +190,51 @@ def answer(job, batch=128):
   }
 
 
+def bare_model(name):
+  """An untrained network; the timing does not depend on its weights."""
+  models = torchvision().models
+  if name == "vit_small_patch16_224":
+    return models.VisionTransformer(224, 16, num_layers=12, num_heads=6, hidden_dim=384, mlp_dim=1536)
+  net = getattr(models, name.removeprefix("cifar-"))()
+  if name.startswith("cifar-"):
+    net.conv1, net.maxpool = nn.Conv2d(3, 64, 3, 1, 1, bias=False), nn.Identity()
+    net.fc = nn.Linear(net.fc.in_features, 10)
+  return net
+
+
+def time_model(job):
+  """Seconds of a forward pass and of one with its input gradient."""
+  model = bare_model(job["model"]).eval()
+  for parameter in model.parameters():
+    parameter.requires_grad_(False)
+  best = {"forward": float("inf"), "gradient": float("inf")}
+  for layout in (torch.contiguous_format, torch.channels_last):
+    model = model.to(memory_format=layout)
+    images = torch.rand(job["n"], 3, job["size"], job["size"]).contiguous(memory_format=layout)
+
+    def forward(images=images, model=model):
+      with torch.no_grad():
+        model(images)
+
+    def gradient(images=images, model=model):
+      x = images.detach().requires_grad_(True)
+      model(x).square().sum().backward()
+
+    for name, run in (("forward", forward), ("gradient", gradient)):
+      run()
+      for _ in range(job["repeats"]):
+        begin = time.perf_counter()
+        run()
+        best[name] = min(best[name], time.perf_counter() - begin)
+  return {**best, "peer": "torchvision", "version": f"{version('torchvision')}, torch {torch.__version__}"}
+
+
 def main():
   torch.set_num_threads(2)
   for line in sys.stdin:
     try:
-      reply = answer(json.loads(line))
+      job = json.loads(line)
+      reply = time_model(job) if "model" in job else answer(job)
     except ImportError as error:
       reply = {"missing": str(error)}
     print(json.dumps(reply), flush=True)

@@ -17,6 +17,7 @@ from jaxrobust.core.registry import unknown_name
 BENCHES = {
   "engine": "slots against fixed batches",
   "attacks": "attacks against other implementations of them",
+  "models": "forward and input gradient of networks against PyTorch, and inside device loops",
 }
 
 

@@ -16,6 +16,7 @@ from flax import linen as nn
 from jax import lax
 
 from jaxrobust.core.types import Array
+from jaxrobust.models.conv import Conv, Padding
 
 Pair = int | tuple[int, int]
 
@@ -36,6 +37,43 @@ def batch_norm(train: bool, name: str, epsilon: float = 1e-5, momentum: float = 
 def layer_norm(name: str, epsilon: float = 1e-6) -> nn.LayerNorm:
   """Layer normalisation over channels; the variance is computed as PyTorch does, from centred values."""
   return nn.LayerNorm(epsilon=epsilon, use_fast_variance=False, name=name)
+
+
+def conv_norm(
+  x: Array,
+  train: bool,
+  names: tuple[str, str],
+  features: int,
+  size: Pair = 1,
+  stride: int = 1,
+  padding: Pair | Padding | None = None,
+  groups: int = 1,
+  use_bias: bool = False,
+  epsilon: float = 1e-5,
+) -> Array:
+  """A convolution and a batch normalisation, called inside a compact method; padded by half the kernel by default."""
+  if padding is None:
+    padding = (pair(size)[0] // 2, pair(size)[1] // 2)
+  x = Conv(features, size, stride, padding, groups=groups, use_bias=use_bias, name=names[0])(x)
+  return batch_norm(train, names[1], epsilon)(x)
+
+
+class ConvNorm(nn.Module):
+  """The same as a module, with layers `conv` and `bn`."""
+
+  features: int
+  size: Pair = 1
+  stride: int = 1
+  padding: Pair | None = None
+  groups: int = 1
+  epsilon: float = 1e-5
+
+  @nn.compact
+  def __call__(self, x: Array, train: bool = False) -> Array:
+    names = ("conv", "bn")
+    return conv_norm(
+      x, train, names, self.features, self.size, self.stride, self.padding, self.groups, epsilon=self.epsilon
+    )
 
 
 class DropPath(nn.Module):
@@ -60,6 +98,11 @@ def dropout(x: Array, rate: float, train: bool) -> Array:
 def global_pool(x: Array) -> Array:
   """The mean over positions."""
   return jnp.mean(x, axis=(1, 2))
+
+
+def flatten(x: Array) -> Array:
+  """Features as one row per image, channels first: the order in which PyTorch weights expect them."""
+  return x.transpose(0, 3, 1, 2).reshape(x.shape[0], -1)
 
 
 def max_pool(x: Array, size: Pair, stride: Pair, padding: Pair = 0, ceil_mode: bool = False) -> Array:

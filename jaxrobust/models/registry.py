@@ -21,17 +21,30 @@ from jax.extend import core
 from jaxrobust.core.registry import Registry
 
 _MODULES = (
+  "cifar_small",
   "cnn",
+  "convmixer",
+  "convnext",
+  "densenet",
+  "dla",
+  "efficientnet",
+  "googlenet",
+  "inception",
+  "mixer",
+  "mobilenetv3",
+  "regnet",
+  "repvgg",
   "resnet",
   "resnet_cifar",
-  "vit",
-  "mixer",
+  "resnet_denoise",
+  "shufflenet",
   "swin",
-  "convnext",
-  "xcit",
   "t2t_vit",
+  "vgg",
+  "vit",
   "vitae",
-  "convmixer",
+  "wide_resnet",
+  "xcit",
 )
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)

@@ -23,7 +23,8 @@ _EMA = ("state_dict_ema", "model_ema", "ema_state_dict", "ema_model", "ema", "pa
 _WRAPPERS = (*_EMA, "state_dict", "model_state_dict", "model", "net", "network", "params", "weights", "module")
 # Counters and buffers that nothing reads, and heads that only training uses.
 _IGNORED = re.compile(r"(^|\.)(num_batches_tracked|relative_position_index|attn_mask|total_ops|total_params)$")
-_TRAINING_ONLY = re.compile(r"(^|\.)(aux\d|AuxLogits|aux_classifier)\.")
+# (TRADES stores a copy of its first stage that it never calls.)
+_TRAINING_ONLY = re.compile(r"(^|\.)(aux\d|AuxLogits|aux_classifier|sub_block1)\.")
 _MEAN, _STD = {"mean", "mu", "new_mean", "_mean"}, {"std", "sigma", "new_std", "_std"}
 
 

@@ -2,10 +2,10 @@
 
   python tests/golden/make_model_goldens.py [NAME…] [--checkouts DIR]
 
-Needs torch, timm and torchvision, and for the networks of other repositories a folder with their checkouts:
-pytorch-cifar (kuangliu/pytorch-cifar), robustbench (RobustBench/robustbench), revisiting-at (nmndeep/revisiting-at),
-T2T-ViT (yitu-opensource/T2T-ViT) and ViTAE (Image-Classification of ViTAE-Transformer/ViTAE-Transformer).
-Every network in the tables `references_*.py` is filled with the weights that `deterministic.py` draws from each
+Needs torch, timm and torchvision, and for the networks of other repositories a folder with checkouts of
+kuangliu/pytorch-cifar, huyvnphan/PyTorch_CIFAR10, RobustBench/robustbench, nmndeep/revisiting-at and
+yitu-opensource/T2T-ViT, each under its own name, and Image-Classification of ViTAE-Transformer/ViTAE-Transformer as
+ViTAE. Every network in the tables `references_*.py` is filled with the weights that `deterministic.py` draws from each
 parameter's name and shape, and evaluated on the images it draws. The tests fill our network alike and compare; they
 need none of this. Without names, the files that do not exist yet are written.
 """
@@ -40,24 +40,21 @@ def build(row: Reference, checkouts: pathlib.Path) -> torch.nn.Module:
   if library == "timm":
     import timm
 
-    if module:
-      build_class = getattr(importlib.import_module(f"timm.{module}"), function)
-      return build_class(num_classes=row.classes, **row.options).eval()
     return timm.create_model(name, pretrained=False, num_classes=row.classes, **row.options).eval()
   if library == "torchvision":
     import torchvision
 
     return getattr(torchvision.models, name)(weights=None, num_classes=row.classes, **row.options).eval()
   folder = checkouts / library
-  if not folder.is_dir():
+  if library != "python" and not folder.is_dir():
     raise SystemExit(f"{row.source} needs a checkout at {folder}")
   sys.path.insert(0, str(folder))
   try:
     return getattr(importlib.import_module(module), function)(**row.options).eval()
   finally:
     sys.path.remove(str(folder))
-    package = module.partition(".")[0]  # Another checkout may use the same name.
-    for loaded in [key for key in sys.modules if key.partition(".")[0] == package]:
+    # Another checkout may have a package of the same name.
+    for loaded in [key for key in sys.modules if library != "python" and key.split(".")[0] == module.split(".")[0]]:
       del sys.modules[loaded]
 
 

@@ -11,8 +11,8 @@ class Reference(NamedTuple):
   """A PyTorch network.
 
   Attributes:
-    source: "timm:NAME", "timm:models.FILE.CLASS", "torchvision:NAME", or "REPOSITORY:FUNCTION" of a checkout (see
-      make_model_goldens.py).
+    source: "timm:NAME", "torchvision:NAME", "python:FUNCTION" of an installed package, or "FOLDER:FUNCTION" of a
+      checkout (see make_model_goldens.py).
     size: side of the input images.
     options: keyword arguments of its constructor.
     gain: see `deterministic.draw`.

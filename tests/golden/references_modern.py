@@ -44,8 +44,8 @@ _SMALLEST = {
 
 def _xcit(size, image_size, classes, edit=lambda network: None):
   features, heads = _XCIT[size]
-  options = {"embed_dim": features, "depth": 12, "num_heads": heads, "tokens_norm": True}
-  return Reference("timm:models.xcit.Xcit", image_size, options, classes=classes, edit=edit)
+  options = {"embed_dim": features, "depth": 12, "num_heads": heads, "tokens_norm": True, "num_classes": classes}
+  return Reference("python:timm.models.xcit.Xcit", image_size, options, classes=classes, edit=edit)
 
 
 def _conv_stem(name):
@@ -63,7 +63,10 @@ REFERENCES["cifar-vit_base_patch4"] = Reference(
   "timm:vit_base_patch16_224", 32, {"img_size": 32, "patch_size": 4}, classes=10
 )
 REFERENCES["cifar-convmixer_256_8"] = Reference(
-  "timm:models.convmixer.ConvMixer", 32, {"dim": 256, "depth": 8, "kernel_size": 5, "patch_size": 2}, classes=10
+  "python:timm.models.convmixer.ConvMixer",
+  32,
+  {"dim": 256, "depth": 8, "kernel_size": 5, "patch_size": 2, "num_classes": 10},
+  classes=10,
 )
 # Smaller weights, for the random features of linear attention vanish beyond a few standard deviations.
 REFERENCES |= {

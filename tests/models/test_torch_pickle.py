@@ -51,7 +51,9 @@ class Marker:
 def test_a_malicious_pickle_is_refused_by_name_and_nothing_runs(write, function, name, tmp_path):
   target = tmp_path / "executed"
   data = write({"state_dict": Marker(target, function)}, {})
-  with pytest.raises(InputError, match=rf"asks for \w+\.{name}, and only tensors are read; nothing was executed") as error:
+  with pytest.raises(
+    InputError, match=rf"asks for \w+\.{name}, and only tensors are read; nothing was executed"
+  ) as error:
     read_torch_pickle(data)
   assert "\n" not in str(error.value) and not target.exists()
 
