@@ -23,11 +23,14 @@ from jaxrobust.core.registry import Registry
 _MODULES = (
   "cifar_small",
   "cnn",
+  "convmixer",
+  "convnext",
   "densenet",
   "dla",
   "efficientnet",
   "googlenet",
   "inception",
+  "mixer",
   "mobilenetv3",
   "regnet",
   "repvgg",
@@ -35,8 +38,13 @@ _MODULES = (
   "resnet_cifar",
   "resnet_denoise",
   "shufflenet",
+  "swin",
+  "t2t_vit",
   "vgg",
+  "vit",
+  "vitae",
   "wide_resnet",
+  "xcit",
 )
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)

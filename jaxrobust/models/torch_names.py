@@ -176,6 +176,45 @@ def _efficientnet_pytorch(name: str, names: frozenset[str]) -> str:
   return f"{prefix}{layers.get(layer, layer)}.{leaf}"
 
 
+def _swin_by_its_authors(name: str, names: frozenset[str]) -> str:
+  """Microsoft's Swin, and timm's before 0.9: downsampling ends a stage instead of beginning the next."""
+  del names
+  name = re.sub(r"(?<=layers\.)(\d)(?=\.downsample\.)", lambda match: str(int(match[1]) + 1), name)
+  return re.sub(r"(^|\.)head\.(weight|bias)$", r"\1head.fc.\2", name)
+
+
+def _convnext_by_its_authors(name: str, names: frozenset[str]) -> str:
+  """Facebook's ConvNeXt."""
+  if "stages." not in name:
+    name = re.sub(
+      r"(^|\.)(?:head\.(?=\w+$)|norm\.)", lambda match: match[1] + _CONVNEXT_HEAD[match[0].strip(".")], name
+    )
+  return _CONVNEXT_RULES(name, names)
+
+
+def _sequential_convmixer(name: str, names: frozenset[str]) -> str:
+  """The authors' CIFAR ConvMixer, a sequence without names: 0 and 2 are the stem, blocks begin at 3."""
+  del names
+  match = re.match(r"((?:[a-z_]\w*\.)*)(\d+)\.(0\.fn\.[02]\.|1\.|3\.)?(\w+)$", name)
+  if match is None:
+    return name
+  prefix, number, layer = match[1], int(match[2]), match[3] or ""
+  if layer:
+    return f"{prefix}blocks.{number - 3}.{layer}{match[4]}"
+  return f"{prefix}stem.{number}.{match[4]}" if number in (0, 2) else f"{prefix}head.{match[4]}"
+
+
+_CONVNEXT_HEAD = {"head": "head.fc.", "norm": "head.norm."}
+_CONVNEXT_RULES = _rules(
+  (r"downsample_layers\.0\.", "stem."),
+  (r"downsample_layers\.", "stages."),
+  (r"(stages\.\d+)\.(\d+\.(?:weight|bias)$)", r"\1.downsample.\2"),
+  (r"(stages\.\d+)\.(\d+\.)", r"\1.blocks.\2"),
+  (r"dwconv\.", "conv_dw."),
+  (r"pwconv(\d)\.", r"mlp.fc\1."),
+)
+
+
 SPELLINGS: tuple[Callable[[str, frozenset[str]], str], ...] = (
   _same,
   # torchvision's DenseNets before 2018.
@@ -189,4 +228,7 @@ SPELLINGS: tuple[Callable[[str, frozenset[str]], str], ...] = (
   _rules((r"downsample\.", "shortcut."), (r"fc\.", "linear.")),
   _rules((r"shortcut\.", "downsample."), (r"linear\.", "fc.")),
   _efficientnet_pytorch,
+  _swin_by_its_authors,
+  _convnext_by_its_authors,
+  _sequential_convmixer,
 )

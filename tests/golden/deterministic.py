@@ -25,6 +25,8 @@ def draw(name: str, shape: tuple[int, ...], gain: float = 1.0) -> np.ndarray:
     return 1 + 0.4 * noise
   if leaf in ("running_mean", "bias"):
     return 0.17 * noise
+  if leaf in ("cls_token", "pos_embed"):
+    return 0.5 * noise
   if fan_in == 1:  # Scales of normalisation layers and of branches.
     return 0.8 + 0.3 * noise
   return (gain * np.sqrt(6 / fan_in) * noise).astype(np.float32)

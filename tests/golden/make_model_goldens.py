@@ -3,10 +3,11 @@
   python tests/golden/make_model_goldens.py [NAME…] [--checkouts DIR]
 
 Needs torch, timm and torchvision, and for the networks of other repositories a folder with checkouts of
-kuangliu/pytorch-cifar, huyvnphan/PyTorch_CIFAR10 and RobustBench/robustbench, each under its own name. Every network in
-the tables `references_*.py` is filled with the weights that `deterministic.py` draws from each parameter's name and
-shape, and evaluated on the images it draws. The tests fill our network alike and compare; they need none of this.
-Without names, the files that do not exist yet are written.
+kuangliu/pytorch-cifar, huyvnphan/PyTorch_CIFAR10, RobustBench/robustbench, nmndeep/revisiting-at and
+yitu-opensource/T2T-ViT, each under its own name, and Image-Classification of ViTAE-Transformer/ViTAE-Transformer as
+ViTAE. Every network in the tables `references_*.py` is filled with the weights that `deterministic.py` draws from each
+parameter's name and shape, and evaluated on the images it draws. The tests fill our network alike and compare; they
+need none of this. Without names, the files that do not exist yet are written.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ def references() -> dict[str, Reference]:
 def build(row: Reference, checkouts: pathlib.Path) -> torch.nn.Module:
   """The untrained network, in evaluation mode."""
   library, _, name = row.source.partition(":")
+  module, _, function = name.rpartition(".")
   if library == "timm":
     import timm
 
@@ -47,11 +49,13 @@ def build(row: Reference, checkouts: pathlib.Path) -> torch.nn.Module:
   if library != "python" and not folder.is_dir():
     raise SystemExit(f"{row.source} needs a checkout at {folder}")
   sys.path.insert(0, str(folder))
-  module, _, function = name.rpartition(".")
   try:
     return getattr(importlib.import_module(module), function)(**row.options).eval()
   finally:
     sys.path.remove(str(folder))
+    # Another checkout may have a package of the same name.
+    for loaded in [key for key in sys.modules if library != "python" and key.split(".")[0] == module.split(".")[0]]:
+      del sys.modules[loaded]
 
 
 def fill(network: torch.nn.Module, gain: float) -> dict[str, tuple[int, ...]]:
@@ -68,6 +72,7 @@ def fill(network: torch.nn.Module, gain: float) -> dict[str, tuple[int, ...]]:
 def golden(name: str, row: Reference, checkouts: pathlib.Path) -> dict:
   """The content of one golden file."""
   network = build(row, checkouts)
+  row.edit(network)
   images = torch.from_numpy(deterministic.images(2, row.size).transpose(0, 3, 1, 2).copy())
   for gain in (1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.75, 2.0, 3.0, 0.5):
     with torch.no_grad():
@@ -86,7 +91,7 @@ def golden(name: str, row: Reference, checkouts: pathlib.Path) -> dict:
     "gain": gain,
     "classes": row.classes,
     "smallest": row.smallest,
-    "params": sum(parameter.numel() for parameter in network.parameters()),
+    "params": sum(parameter.numel() for parameter in network.parameters() if parameter.requires_grad),
     "names": deterministic.names_hash(shapes),
     "std": float(f"{spread:.7g}"),
     "step": step,

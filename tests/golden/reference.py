@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -17,6 +17,7 @@ class Reference(NamedTuple):
     options: keyword arguments of its constructor.
     classes: length of its logits.
     smallest: of its family, so its logits are compared in every test run.
+    edit: changes the built network.
   """
 
   source: str
@@ -24,3 +25,4 @@ class Reference(NamedTuple):
   options: Mapping[str, Any] = MappingProxyType({})
   classes: int = 1000
   smallest: bool = False
+  edit: Callable[[Any], None] = lambda network: None

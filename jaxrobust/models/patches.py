@@ -1,0 +1,55 @@
+"""Cutting images into patches: reshapes and matrix products, so that they are fast on every platform.
+
+A convolution whose stride equals its kernel is one matrix product. As a convolution its input gradient would
+slide the kernel over a cotangent stretched with zeros, size² times the work.
+"""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+from flax import linen as nn
+
+from jaxrobust.core.types import Array
+
+
+def patchify(images: Array, size: int) -> Array:
+  """Non-overlapping patches, flattened as (row, column, channel); what does not fill a patch is cut off.
+
+  >>> patchify(jnp.ones((2, 9, 8, 3)), 4).shape
+  (2, 2, 2, 48)
+  """
+  batch, height, width, channels = images.shape
+  rows, columns = height // size, width // size
+  grid = images[:, : rows * size, : columns * size].reshape(batch, rows, size, columns, size, channels)
+  return grid.transpose(0, 1, 3, 2, 4, 5).reshape(batch, rows, columns, size * size * channels)
+
+
+def unfold(images: Array, size: int, stride: int, padding: int) -> Array:
+  """Overlapping patches, flattened as (channel, row, column): the order of PyTorch's `Unfold`.
+
+  >>> unfold(jnp.ones((2, 8, 8, 3)), 3, 2, 1).shape
+  (2, 4, 4, 27)
+  """
+  padded = jnp.pad(images, ((0, 0), (padding, padding), (padding, padding), (0, 0)))
+  rows, columns = ((length - size) // stride + 1 for length in padded.shape[1:3])
+  shifted = [
+    padded[:, row : row + (rows - 1) * stride + 1 : stride, column : column + (columns - 1) * stride + 1 : stride]
+    for row in range(size)
+    for column in range(size)
+  ]
+  return jnp.stack(shifted, axis=-1).reshape(images.shape[0], rows, columns, -1)
+
+
+class PatchConv(nn.Module):
+  """The convolution of kernel and stride `size`, with the parameters of one."""
+
+  features: int
+  size: int
+
+  @nn.compact
+  def __call__(self, images: Array) -> Array:
+    shape = (self.size, self.size, images.shape[-1], self.features)
+    kernel = self.param("kernel", nn.initializers.lecun_normal(), shape)
+    bias = self.param("bias", nn.initializers.zeros_init(), (self.features,))
+    out = patchify(images, self.size) @ jnp.asarray(kernel, images.dtype).reshape(-1, self.features)
+    return out + jnp.asarray(bias, out.dtype)
