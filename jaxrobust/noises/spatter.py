@@ -28,15 +28,17 @@ def spatter(image: Array, key: Array, rows: Rows, severity: Array | int) -> Arra
   liquid = gaussian(noise, [row[2] for row in rows], severity)
   liquid = jnp.where(liquid < threshold, 0.0, liquid)
 
-  def with_water() -> Array:
-    return image + strength * _shade(liquid)[..., None] * jnp.array(_WATER)
-
   def with_mud() -> Array:
     cover = gaussian((liquid > threshold).astype(jnp.float32), [row[4] for row in rows], severity)
     cover = jnp.where(cover < 0.8, 0.0, cover)[..., None]
     return image * (1 - cover) + cover * jnp.array(_MUD)
 
-  return jax.lax.cond(mud > 0, with_mud, with_water)
+  return jax.lax.cond(mud > 0, with_mud, lambda: with_water(image, liquid, strength))
+
+
+def with_water(image: Array, liquid: Array, strength: Array | float) -> Array:
+  """Water of a given depth (H, W) over an image."""
+  return image + strength * _shade(liquid)[..., None] * jnp.array(_WATER)
 
 
 def _shade(liquid: Array) -> Array:
