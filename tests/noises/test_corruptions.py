@@ -21,8 +21,9 @@ DRAWS = {"fog": 192, "frost": 192, "elastic_transform": 64, "glass_blur": 8}
 # Variances of whole images that hardly vary within; the procedural frost is a stand-in.
 LOOSE = {"fog": 0.06, "frost": 0.10, "elastic_transform": 0.05}
 
-# Not in order by the authors' own tables: rounds of glass, milder saturation before stronger, other elastic scales.
-UNORDERED = {"glass_blur", "saturate", "elastic_transform"}
+# Out of order in the authors' own tables and code: rounds of glass, milder saturation before stronger, other elastic
+# scales, and frost of one weight over less of the image.
+UNORDERED = {"glass_blur", "saturate", "elastic_transform", "frost"}
 
 
 @pytest.fixture(scope="module")
@@ -99,8 +100,7 @@ def test_psnr_falls_with_severity(name):
   image = drawing(96, 96).astype(np.float32) / 255
   images = np.repeat(image[None], 8, 0)
   psnr = [-10 * np.log10(((run(name, s, images) - images) ** 2).mean()) for s in range(1, 6)]
-  allowed = 0.35 if name == "frost" else 0.1  # Severities 3 and 4 of frost share a weight.
-  assert (np.diff(psnr) < allowed).all(), psnr
+  assert (np.diff(psnr) < 0.1).all(), psnr
 
 
 def test_one_image_and_batch_agree_and_severities_share_a_program(small):
