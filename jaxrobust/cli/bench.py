@@ -17,13 +17,14 @@ from jaxrobust.core.registry import unknown_name
 BENCHES = {
   "engine": "slots against fixed batches",
   "attacks": "attacks against other implementations of them",
+  "corruptions": "corruptions against PyPI's imagecorruptions",
 }
 
 
 def run(argv: list[str]) -> int:
   if not argv or argv[0] in ("-h", "--help"):
     print("usage: jaxrobust bench NAME [--json] [OPTIONS]\n")
-    print("\n".join(f"  {name:<10} {text}" for name, text in BENCHES.items()))
+    print("\n".join(f"  {name:<12} {text}" for name, text in BENCHES.items()))
     return 0
   name, *rest = argv
   if name not in BENCHES:

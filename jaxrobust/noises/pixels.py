@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jaxrobust.noises.resampling import Rows, choose
+from jaxrobust.noises.resampling import Rows, choose, look_up
 
 
 def gaussian_noise(image: Array, key: Array, rows: Rows, severity: Array | int) -> Array:
@@ -51,5 +51,5 @@ def shot_noise(image: Array, key: Array, rows: Rows, severity: Array | int) -> A
   count = jnp.zeros(image.shape, jnp.int32)
   for bit in reversed(range(bits)):
     higher = count + (1 << bit)
-    count = jnp.where(below[level + higher - 1] <= chance, higher, count)
+    count = jnp.where(look_up(below, level + higher - 1) <= chance, higher, count)
   return count / photons

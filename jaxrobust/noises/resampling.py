@@ -65,13 +65,17 @@ def gaussian_taps(sigma: float, truncate: float = 4.0) -> np.ndarray:
   return taps / taps.sum()
 
 
-def zoom_matrix(size: int, factor: float) -> np.ndarray:
-  """Enlarges the middle of an axis linearly and keeps the middle of the result (scipy.ndimage.zoom, order 1)."""
+def zoom_positions(size: int, factor: float) -> np.ndarray:
+  """Where the pixels of an axis come from when its middle is enlarged: scipy.ndimage.zoom, order 1, trimmed."""
   crop = int(np.ceil(size / factor))
   out = round(crop * factor)
   row = np.arange(size) + (out - size) // 2
-  position = (size - crop) // 2 + row * ((crop - 1) / (out - 1))
-  return np.maximum(0, 1 - np.abs(position[:, None] - np.arange(size)))
+  return (size - crop) // 2 + row * ((crop - 1) / (out - 1))
+
+
+def zoom_matrix(size: int, factor: float) -> np.ndarray:
+  """The same as a (size, size) matrix of linear interpolation."""
+  return np.maximum(0, 1 - np.abs(zoom_positions(size, factor)[:, None] - np.arange(size)))
 
 
 def box_matrix(size: int, new_size: int) -> np.ndarray:
@@ -121,6 +125,11 @@ def gaussian(image: Array, sigmas: Sequence[float], severity: Array | int) -> Ar
   return filtered(image, lambda s, size: filter_matrix(gaussian_taps(sigmas[s]), size, nearest), len(sigmas), severity)
 
 
+def look_up(values: Array, index: Array) -> Array:
+  """values[index] for indices known to be inside: without the checks, several times as fast on CPU."""
+  return values.at[index].get(mode="promise_in_bounds")
+
+
 def bilinear(image: Array, y: Array, x: Array) -> Array:
   """Values of an image (H, W, C) at real positions that lie inside it, linearly between pixels."""
   height, width, channels = image.shape
@@ -129,6 +138,6 @@ def bilinear(image: Array, y: Array, x: Array) -> Array:
   row, column = top.astype(jnp.int32), left.astype(jnp.int32)
   below, right = jnp.minimum(row + 1, height - 1), jnp.minimum(column + 1, width - 1)
   flat = image.reshape(height * width, channels)
-  upper = flat[row * width + column] * (1 - fx) + flat[row * width + right] * fx
-  lower = flat[below * width + column] * (1 - fx) + flat[below * width + right] * fx
+  upper = look_up(flat, row * width + column) * (1 - fx) + look_up(flat, row * width + right) * fx
+  lower = look_up(flat, below * width + column) * (1 - fx) + look_up(flat, below * width + right) * fx
   return upper * (1 - fy) + lower * fy
