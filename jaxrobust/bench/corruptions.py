@@ -11,6 +11,7 @@ from __future__ import annotations
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -38,12 +39,13 @@ def _images(n: int, size: int) -> np.ndarray:
   """Smooth random pictures with some grain."""
   rng = np.random.default_rng(0)
   coarse = rng.random((n, 8, 8, 3)).repeat(-(-size // 8), 1).repeat(-(-size // 8), 2)[:, :size, :size]
-  return np.uint8(np.clip(coarse + 0.05 * rng.standard_normal(coarse.shape), 0, 1) * 255)
+  return (np.clip(coarse + 0.05 * rng.standard_normal(coarse.shape), 0, 1) * 255).astype(np.uint8)
 
 
 def _contest(names: list[str], images: np.ndarray, path: Path, peers: Peers, repeats: int) -> list[Row]:
   size = images.shape[1]
-  rows, total, peer_total, peer = [], 0.0, 0.0, {"missing": "not asked"}
+  rows, total, peer_total = [], 0.0, 0.0
+  peer: dict[str, Any] = {"missing": "not asked"}
   for name in names:
     ours, theirs = float("inf"), float("inf")
     _ours(name, images)  # Compiles.
