@@ -34,6 +34,12 @@ def stretch224(image: Image) -> np.ndarray:
   return np.asarray(image if image.size == (224, 224) else image.resize((224, 224), _bilinear()))
 
 
+@PREPROCESSINGS.register("stretch32")
+def stretch32(image: Image) -> np.ndarray:
+  """Both sides to 32: for networks of CIFAR's size."""
+  return np.asarray(image if image.size == (32, 32) else image.resize((32, 32), _bilinear()))
+
+
 @PREPROCESSINGS.register("stretch256-crop224")
 def stretch256_crop224(image: Image) -> np.ndarray:
   """Both sides to 256, then the middle 224x224: RobustART's ImageNet-S."""

@@ -8,6 +8,7 @@ from jaxrobust.core.errors import InputError, UnknownNameError
 from jaxrobust.core.registry import Registry
 from jaxrobust.data import digits32
 from jaxrobust.data.catalogue import CATALOGUE, data_root
+from jaxrobust.data.digit_shifts import SHIFTS
 from jaxrobust.data.encoded import image_folder
 from jaxrobust.data.npz import PREFIX, load_npz
 from jaxrobust.data.source import Dataset, DataSource
@@ -16,7 +17,7 @@ from jaxrobust.data.subsets import pinned
 DATASETS: Registry[Dataset] = Registry("dataset")
 DATASETS.register("digits32")(digits32.TEST)
 DATASETS.register("digits32-train")(digits32.TRAIN)
-for _name, _entry in CATALOGUE.items():
+for _name, _entry in {**SHIFTS, **CATALOGUE}.items():
   DATASETS.register(_name)(_entry)
 
 FOLDER_PREFIX = "folder:"
