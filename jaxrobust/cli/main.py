@@ -17,7 +17,7 @@ COMMANDS = {
   "evaluate": "a suite of attacks on a classifier, as cells on disk and a table",
   "attack": "adversarial images for a data set, written to an npz file",
   "run": "train classifiers and evaluate them, from one config",
-  "list": "attacks, models, datasets or suites",
+  "list": "attacks, corruptions, models, datasets or suites",
   "data": "what a data set is, whether it is complete, and how to get it",
   "bench": "speed and efficiency, beside other implementations where installed",
 }

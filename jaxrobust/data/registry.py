@@ -13,6 +13,8 @@ from jaxrobust.data.encoded import image_folder
 from jaxrobust.data.npz import PREFIX, load_npz
 from jaxrobust.data.source import Dataset, DataSource
 from jaxrobust.data.subsets import pinned
+from jaxrobust.data.tfds import PREFIX as TFDS_PREFIX
+from jaxrobust.data.tfds import load_tfds
 
 DATASETS: Registry[Dataset] = Registry("dataset")
 DATASETS.register("digits32")(digits32.TEST)
@@ -26,7 +28,8 @@ FOLDER_PREFIX = "folder:"
 def load_data(name: str, data_dir: str | Path | None = None) -> DataSource:
   """The data set of that name.
 
-  `npz:PATH` reads any numpy archive and `folder:PATH` any folder of one folder per class (ImageNet-21K too);
+  `npz:PATH` reads any numpy archive, `folder:PATH` any folder of one folder per class (ImageNet-21K too) and
+  `tfds:NAME:SPLIT` what TensorFlow Datasets has prepared;
   `cifar10-c:fog-3` is a variant of a set that has some; `imagenet@5000` a pinned subset. Sets that are not embedded are
   looked for in `data_dir`, or in $JAXROBUST_DATASETS.
 
@@ -44,6 +47,8 @@ def load_data(name: str, data_dir: str | Path | None = None) -> DataSource:
     return load_npz(name.removeprefix(PREFIX))
   if name.startswith(FOLDER_PREFIX):
     return image_folder(name.removeprefix(FOLDER_PREFIX))
+  if name.startswith(TFDS_PREFIX):
+    return load_tfds(name.removeprefix(TFDS_PREFIX), data_dir)
   if name.endswith(".npz"):
     raise UnknownNameError(f"unknown dataset {name!r}; did you mean '{PREFIX}{name}'?")
   name, _, count = name.partition("@")

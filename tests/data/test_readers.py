@@ -1,10 +1,12 @@
 """Readers, on miniatures of the official layouts."""
 
 import gzip
+import io
 import json
 import pickle
 import struct
 import tarfile
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -14,8 +16,10 @@ from jaxrobust.cli.main import main
 from jaxrobust.core.errors import CorruptFileError, InputError
 from jaxrobust.data import DATASETS, load_data
 from jaxrobust.data.catalogue import CATALOGUE
+from jaxrobust.data.encoded import EncodedSource
 from jaxrobust.data.imagenet import class_index, wnids
 from jaxrobust.data.preprocessing import PREPROCESSINGS
+from jaxrobust.data.tfds import TfdsSource
 
 RNG = np.random.RandomState(0)
 A, B = "n01440764", "n02123045"  # tench, tabby
@@ -269,3 +273,41 @@ def test_preprocessing_by_hand():
 def test_list(root, capsys):
   assert main(["data", "list"]) == 0
   assert "imagenet-sketch" in capsys.readouterr().out
+
+
+class Drawn:
+  """A store of pictures that are drawn when read."""
+
+  def __init__(self, n):
+    self.names = [str(i) for i in range(n)]
+
+  def read(self, name):
+    file = io.BytesIO()
+    Image.new("RGB", (40, 40), (int(name) % 256, 0, 0)).save(file, "PNG")
+    return file.getvalue()
+
+  def size(self, name):
+    return len(name)
+
+
+def test_memory_does_not_grow_with_the_number_of_images():
+  peaks = []
+  for n in (200, 2000):
+    source = EncodedSource("drawn", Drawn(n), [str(i) for i in range(n)], np.zeros(n, int), 10, "stretch32")
+    source.take(np.arange(50))
+    tracemalloc.start()
+    for start in range(0, n, 50):
+      source.take(np.arange(start, start + 50))
+    peaks.append(tracemalloc.get_traced_memory()[1])
+    tracemalloc.stop()
+  assert peaks[1] < 1.2 * peaks[0], peaks
+
+
+def test_prepared_tfds_sets():
+  rows = [{"image": np.full((4, 4, 3), 51 * i, np.uint8), "label": i} for i in range(5)]
+  source = TfdsSource("tfds:fake:test", rows, 5, len(rows))
+  images, labels = source.take(np.array([4, 1]))
+  assert images[:, 0, 0, 0].tolist() == [np.float32(0.8), np.float32(0.2)] and labels.tolist() == [4, 1]
+  assert len(source.subset(2)) == 2 and source.fingerprint() != source.subset(2).fingerprint()
+  with pytest.raises(InputError, match="tfds cannot read 'no_such_set'"):
+    load_data("tfds:no_such_set")
