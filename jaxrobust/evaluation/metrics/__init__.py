@@ -1,5 +1,5 @@
 """What is computed from predictions and accuracies: numpy in, numbers out, one file per question.
 
-`corruptions` (mCE), `flips` (ImageNet-P), `outliers` (AUPR, AUROC), `calibration`, `stability` (NSD, curves,
-frequency bias). Percentages are never used; accuracies and errors are fractions.
+`accuracy` (of subsets of classes), `corruptions` (mCE), `flips` (ImageNet-P), `outliers` (AUPR, AUROC),
+`calibration`, `stability` (NSD, frequency bias). Accuracies and errors are fractions, never percentages.
 """

@@ -5,7 +5,7 @@ import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from jaxrobust.core.errors import InputError
-from jaxrobust.evaluation.metrics import calibration, corruptions, flips, outliers, stability
+from jaxrobust.evaluation.metrics import accuracy, calibration, corruptions, flips, outliers, stability
 from jaxrobust.noises import sequences, tables
 
 PUBLISHED_CE = {
@@ -113,3 +113,13 @@ def test_stability_by_hand():
   assert stability.frequency_bias(np.array([2, 4, 8]), never, clean) == 8
   with pytest.raises(InputError, match="rising"):
     stability.frequency_bias(np.array([2, 2, 8]), correct, clean)
+
+
+def test_accuracy_over_a_subset_of_classes():
+  logits = np.eye(5)[[4, 1, 2]] + 0.1 * np.eye(5)[[0, 0, 0]]
+  some = accuracy.subset_accuracies(logits, np.array([0, 1, 1]), np.array([0, 1]))
+  assert some == {"accuracy-5-way": pytest.approx(1 / 3), "accuracy-2-way": pytest.approx(2 / 3)}
+  several = accuracy.subset_accuracies(logits, np.array([0, 1, 1]), np.array([0, 1]), [(0, 4), (1,), (2, 1)])
+  assert several["accuracy-5-way"] == 1
+  with pytest.raises(InputError, match="outside the 5 classes"):
+    accuracy.subset_accuracies(logits, np.array([0, 1, 7]), np.array([0, 1]))
