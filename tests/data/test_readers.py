@@ -1,6 +1,7 @@
 """Readers, on miniatures of the official layouts."""
 
 import gzip
+import hashlib
 import io
 import json
 import pickle
@@ -268,6 +269,25 @@ def test_preprocessing_by_hand():
     assert PREPROCESSINGS[name](wide).shape == (224, 224, 3)
   resized = np.asarray(wide.resize((426, 256), Image.Resampling.BILINEAR))
   np.testing.assert_array_equal(PREPROCESSINGS["resize256-crop224"](wide), resized[16:240, 101:325])
+
+
+# What a classifier sees must not change unnoticed: a changed resize moves published accuracies.
+PREPROCESSED = {
+  "crop224": "4d39da0a183d",
+  "none": "ec81f8ad755c",
+  "resize256-crop224": "74a9a35362d1",
+  "stretch224": "80223040a5aa",
+  "stretch256-crop224": "f016bfa73950",
+  "stretch32": "f8be0b332c46",
+}
+
+
+@pytest.mark.parametrize("name", sorted(PREPROCESSED))
+def test_golden_hashes_of_preprocessed_images(name):
+  y, x = np.mgrid[0:280, 0:420]
+  levels = np.stack([x % 256, (x * y // 50) % 256, (3 * y) % 256], -1).astype(np.uint8)
+  image = PREPROCESSINGS[name](Image.fromarray(levels))
+  assert hashlib.sha256(np.ascontiguousarray(image).tobytes()).hexdigest()[:12] == PREPROCESSED[name]
 
 
 def test_list(root, capsys):
