@@ -80,6 +80,26 @@ def table(image, corrupt, repeats):
   return np.stack([statistics(image, lambda s=s: corrupt(s), repeats) for s in range(1, 6)]).astype(np.float32)
 
 
+ANGLES = (-45.0, -20.0, 0.0, 28.1)
+
+
+def magick(image, radius, sigma, angle):
+  """ImageMagick's own motion blur, which imagenet-c calls."""
+  import ctypes
+  import io
+
+  from PIL import Image
+  from wand.api import library
+  from wand.image import Image as Wand
+
+  library.MagickMotionBlurImage.argtypes = (ctypes.c_void_p, ctypes.c_double, ctypes.c_double, ctypes.c_double)
+  file = io.BytesIO()
+  Image.fromarray(image).save(file, "PNG")
+  picture = Wand(blob=file.getvalue())
+  library.MagickMotionBlurImage(picture.wand, radius, sigma, angle)
+  return np.asarray(Image.open(io.BytesIO(picture.make_blob("png"))).convert("RGB"))
+
+
 def main(path):
   patch()
   import imagecorruptions
@@ -94,6 +114,7 @@ def main(path):
   for name in RANDOM:
     corrupt = lambda s, name=name: imagecorruptions.corrupt(large, s, name)
     entries[f"statistics/{name}"] = table(large, corrupt, REPEATS.get(name, 10))
+  entries["magick/motion_blur"] = np.stack([magick(small, 15, 8, angle) for angle in ANGLES])
   pil = Image.fromarray(large)
   for name in ("elastic_transform", "motion_blur", "snow"):
     corrupt = lambda s, name=name: getattr(original, name)(pil, s)

@@ -10,11 +10,12 @@ import pytest
 from jaxrobust.core.compilation import count_compilations
 from jaxrobust.core.errors import InputError, UnknownNameError
 from jaxrobust.noises import frost, tables
+from jaxrobust.noises.motion import blur_along
 from jaxrobust.noises.registry import NOISES, make_noise, noise_key_data
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 sys.path.insert(0, str(GOLDEN))
-from make_corruptions import DETERMINISTIC, RANDOM, drawing  # noqa: E402
+from make_corruptions import ANGLES, DETERMINISTIC, RANDOM, drawing  # noqa: E402
 
 # Fog and frost differ much from draw to draw.
 DRAWS = {"fog": 192, "frost": 192, "elastic_transform": 64, "glass_blur": 8}
@@ -54,6 +55,12 @@ def test_deterministic_ones_equal_the_reference(name, golden, small):
     ours = np.round(run(name, severity, small)[0] * 255).astype(int)
     close = np.abs(ours - golden[f"image/{name}"][severity - 1].astype(int)) <= level
     assert close.mean() >= share, (severity, close.mean())
+
+
+def test_motion_blur_equals_imagemagick(golden, small):
+  for angle, theirs in zip(ANGLES, golden["magick/motion_blur"], strict=True):
+    ours = np.floor(np.asarray(blur_along(small[0], 15.0, 8.0, angle, 15)) * 255 + 1e-3)
+    assert np.abs(ours - theirs).max() <= 1, angle
 
 
 @pytest.mark.parametrize(
