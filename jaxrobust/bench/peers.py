@@ -1,4 +1,4 @@
-"""A worker process with another library in it, asked to run one attack at a time."""
+"""A worker process with another library in it, asked to run one job at a time."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ WORKER = Path(__file__).with_name("peer_worker.py")
 class Peers:
   """Starts the worker on first use; a peer that cannot run answers with the reason."""
 
-  def __init__(self, python: str, folder: Path | None):
+  def __init__(self, python: str, folder: Path | None, worker: Path = WORKER):
     self.python = python or sys.executable
     self.folder = folder
+    self.worker = worker
     self._process: subprocess.Popen | None = None
 
   def __enter__(self) -> Peers:
@@ -32,7 +33,7 @@ class Peers:
     """Runs one job; {"missing": reason} where the peer is not installed."""
     if self._process is None:
       self._process = subprocess.Popen(
-        [self.python, str(WORKER)],
+        [self.python, str(self.worker)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

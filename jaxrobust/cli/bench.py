@@ -19,13 +19,14 @@ BENCHES = {
   "attacks": "attacks against other implementations of them",
   "train": "the adversarial training step against its bare parts and PyTorch",
   "models": "forward and input gradient of networks against PyTorch, and inside device loops",
+  "corruptions": "corruptions against PyPI's imagecorruptions",
 }
 
 
 def run(argv: list[str]) -> int:
   if not argv or argv[0] in ("-h", "--help"):
     print("usage: jaxrobust bench NAME [--json] [OPTIONS]\n")
-    print("\n".join(f"  {name:<10} {text}" for name, text in BENCHES.items()))
+    print("\n".join(f"  {name:<12} {text}" for name, text in BENCHES.items()))
     return 0
   name, *rest = argv
   if name not in BENCHES:

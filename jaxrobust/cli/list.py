@@ -1,11 +1,11 @@
-"""`jaxrobust list attacks|models|datasets|suites [PATTERN]`."""
+"""`jaxrobust list attacks|corruptions|models|datasets|suites [PATTERN]`."""
 
 from __future__ import annotations
 
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.registry import unknown_name
 
-KINDS = ["attacks", "datasets", "models", "suites"]
+KINDS = ["attacks", "corruptions", "datasets", "models", "suites"]
 
 
 def run(argv: list[str]) -> int:
@@ -31,7 +31,16 @@ def _entries(kind: str, pattern: str) -> list[tuple[str, str]]:
     from jaxrobust.data.registry import DATASETS
 
     rows = [(name, DATASETS[name].description) for name in DATASETS.matching(pattern)]
-    return [*rows, ("npz:PATH", "any npz file with images and labels")]
+    anything = [
+      ("npz:PATH", "any npz file with images and labels"),
+      ("folder:PATH", "any folder with one folder of pictures per class"),
+      ("tfds:NAME:SPLIT", "what TensorFlow Datasets has prepared"),
+    ]
+    return [*rows, *anything]
+  if kind == "corruptions":
+    from jaxrobust.noises.registry import NOISES
+
+    return [(name, _first_line(NOISES[name].apply)) for name in NOISES.matching(pattern)]
   if kind == "attacks":
     from jaxrobust.attacks.registry import ATTACKS as REGISTRY
   else:

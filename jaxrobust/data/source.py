@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import numpy as np
@@ -113,11 +113,29 @@ class ArraySource:
 
 @dataclasses.dataclass(frozen=True)
 class Dataset:
-  """A registry entry: how to load a data set, and what to know before doing so."""
+  """A registry entry: how to load a data set, and what to know before doing so.
 
-  load: Callable[[], ArraySource]
+  Attributes:
+    load: makes the source; takes the set's folder, and the variant where there are some, unless it is embedded.
+    size, classes: what a complete copy has.
+    source, licence: where it comes from, and under which terms.
+    folder: below the folder of all data sets; empty if the set is embedded.
+    get: what to put into that folder.
+    md5: hashes of some of its files, as published.
+    preprocessing: from file to array, a name of `preprocessing.PREPROCESSINGS`.
+    class_map: where class numbers come from.
+    variants: whether a name goes on with `:variant`.
+  """
+
+  load: Callable[..., DataSource]
   description: str
   size: int
   classes: int
   source: str
   licence: str
+  folder: str = ""
+  get: str = ""
+  md5: Mapping[str, str] = dataclasses.field(default_factory=dict)
+  preprocessing: str = "none"
+  class_map: str = ""
+  variants: bool = False

@@ -1,0 +1,128 @@
+"""CIFAR-10 and -100 from any of their official forms, and the sets made to match them.
+
+Pickles are read by an unpickler that can build arrays and nothing else, because a pickle can run any code.
+"""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxrobust.core.errors import CorruptFileError, InputError
+from jaxrobust.data.encoded import EncodedSource, Folder
+from jaxrobust.data.imagenet import split_variant
+from jaxrobust.data.npz import load_npz
+from jaxrobust.data.source import ArraySource
+
+NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+
+_HARMLESS = {
+  ("numpy.core.multiarray", "_reconstruct"),
+  ("numpy._core.multiarray", "_reconstruct"),
+  ("numpy", "ndarray"),
+  ("numpy", "dtype"),
+  ("_codecs", "encode"),
+}
+
+
+class ArrayUnpickler(pickle.Unpickler):
+  """Reads dictionaries of arrays, numbers and text; refuses everything else."""
+
+  def find_class(self, module: str, name: str) -> Any:
+    if (module, name) not in _HARMLESS:
+      raise pickle.UnpicklingError(f"{module}.{name} is not an array")
+    return super().find_class(module, name)
+
+
+def read_pickle(path: Path) -> dict[bytes | str, Any]:
+  """The dictionary in a CIFAR batch file."""
+  try:
+    with path.open("rb") as file:
+      return ArrayUnpickler(file, encoding="bytes").load()
+  except (pickle.UnpicklingError, EOFError, KeyError, ValueError, IndexError) as error:
+    raise CorruptFileError(f"{path}: not a CIFAR batch ({error})") from None
+
+
+def _from_rows(rows: np.ndarray, side: int = 32) -> np.ndarray:
+  """(N, 3 side side) in channel-first order, as images."""
+  return np.ascontiguousarray(np.asarray(rows, np.uint8).reshape(-1, 3, side, side).transpose(0, 2, 3, 1))
+
+
+def _from_binary(path: Path, label_bytes: int) -> tuple[np.ndarray, np.ndarray]:
+  raw = np.frombuffer(path.read_bytes(), np.uint8)
+  if raw.size % (3072 + label_bytes):
+    raise CorruptFileError(f"{path}: its size is no multiple of a record of {3072 + label_bytes} bytes")
+  records = raw.reshape(-1, 3072 + label_bytes)
+  return _from_rows(records[:, label_bytes:]), records[:, label_bytes - 1].astype(np.int32)
+
+
+def load_cifar(folder: Path, classes: int, train: bool = False) -> ArraySource:
+  """CIFAR-10 or -100: the python version, the binary version, or `test.npz` / `train.npz`, whichever is there."""
+  name = f"cifar{classes}" + ("-train" if train else "")
+  batches = [f"data_batch_{i}" for i in range(1, 6)] if train else ["test_batch"]
+  parts = batches if classes == 10 else ["train" if train else "test"]
+  python, binary = folder / _PYTHON[classes], folder / _BINARY[classes]
+  archive = folder / ("train.npz" if train else "test.npz")
+  if python.is_dir():
+    found = [read_pickle(python / part) for part in parts]
+    key = b"labels" if classes == 10 else b"fine_labels"
+    images = np.concatenate([_from_rows(batch[b"data"]) for batch in found])
+    labels = np.concatenate([np.asarray(batch[key]) for batch in found])
+  elif binary.is_dir():
+    read = [_from_binary(binary / f"{part}.bin", 1 if classes == 10 else 2) for part in parts]
+    images, labels = np.concatenate([r[0] for r in read]), np.concatenate([r[1] for r in read])
+  elif archive.is_file():
+    source = load_npz(archive)
+    images, labels = source.images, source.labels
+  else:
+    raise InputError(f"{folder} has none of {python.name}, {binary.name}, {archive.name}")
+  return ArraySource(name, images, labels, classes, NAMES if classes == 10 else None)
+
+
+_PYTHON = {10: "cifar-10-batches-py", 100: "cifar-100-python"}
+_BINARY = {10: "cifar-10-batches-bin", 100: "cifar-100-binary"}
+
+
+def load_arrays(folder: Path, name: str, images: str, labels: str, classes: int = 10) -> ArraySource:
+  """A pair of `.npy` files, as CIFAR-10.1 has them."""
+  return ArraySource(name, _npy(folder / images), _npy(folder / labels).astype(np.int32), classes, NAMES)
+
+
+def load_corrupted(folder: Path, name: str, classes: int, variant: str) -> ArraySource:
+  """The official CIFAR-C files: one `.npy` per corruption, severities one after the other."""
+  corruption, severity = split_variant(name, variant)
+  images, labels = _npy(folder / f"{corruption}.npy"), _npy(folder / "labels.npy")
+  n = len(images) // 5
+  part = slice(n * (severity - 1), n * severity)
+  return ArraySource(f"{name}:{variant}", images[part], labels[part].astype(np.int32), classes)
+
+
+def load_by_class_name(folder: Path, name: str, exclude: str = "") -> EncodedSource:
+  """Folders named like CIFAR-10's classes (CINIC-10, CIFAR-10-R); files that start with `exclude` are left out."""
+  store = Folder(folder)
+  files = [f for f in store.names if "/" in f and not (exclude and f.rsplit("/", 1)[1].startswith(exclude))]
+  unknown = sorted({f.split("/")[0] for f in files} - set(NAMES))
+  if unknown:
+    raise InputError(f"{folder} has folders that are no class of CIFAR-10: {', '.join(unknown[:3])}")
+  labels = np.array([NAMES.index(f.split("/")[0]) for f in files], np.int32)
+  return EncodedSource(name, store, files, labels, 10, "none")
+
+
+def load_imagenet16(folder: Path, classes: int = 120) -> ArraySource:
+  """ImageNet16-120 (NAS-Bench-201): the first classes of the 16x16 validation batch, whose labels count from 1."""
+  batch = {key.decode() if isinstance(key, bytes) else key: v for key, v in read_pickle(folder / "val_data").items()}
+  images, labels = _from_rows(batch["data"], 16), np.asarray(batch["labels"]) - 1
+  kept = labels < classes
+  return ArraySource("imagenet16-120", images[kept], labels[kept].astype(np.int32), classes)
+
+
+def _npy(path: Path) -> np.ndarray:
+  if not path.is_file():
+    raise InputError(f"there is no file {path}")
+  try:
+    return np.load(path, mmap_mode="r", allow_pickle=False)
+  except (ValueError, EOFError, OSError) as error:
+    raise CorruptFileError(f"{path}: not a numpy array ({error})") from None

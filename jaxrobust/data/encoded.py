@@ -1,0 +1,193 @@
+"""Data sets of encoded pictures, in folders or in a tar file: decoded when they are asked for, never held.
+
+Memory stays constant whatever the number of images. A picture that cannot be decoded is an error that names its id;
+`bad_images` finds all of them, `without` leaves chosen ones out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import io
+import tarfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from jaxrobust.core.errors import CorruptFileError, InputError
+from jaxrobust.core.validation import check_labels
+from jaxrobust.data.preprocessing import PREPROCESSINGS
+
+EXTENSIONS = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
+
+
+class Store(Protocol):
+  """Where bytes are: a folder or an archive."""
+
+  @property
+  def names(self) -> Sequence[str]: ...
+
+  def read(self, name: str) -> bytes: ...
+
+  def size(self, name: str) -> int: ...
+
+
+class Folder:
+  """Files below a folder, by relative name, in sorted order."""
+
+  def __init__(self, root: str | Path, names: Sequence[str] | None = None):
+    self.root = Path(root).expanduser()
+    if not self.root.is_dir():
+      raise InputError(f"there is no folder {self.root}")
+    found = (p for p in self.root.rglob("*") if p.suffix.lower() in EXTENSIONS) if names is None else ()
+    self.names = list(names) if names is not None else sorted(p.relative_to(self.root).as_posix() for p in found)
+
+  def read(self, name: str) -> bytes:
+    try:
+      return (self.root / name).read_bytes()
+    except OSError as error:
+      raise CorruptFileError(f"{self.root / name} cannot be read: {error.strerror}") from None
+
+  def size(self, name: str) -> int:
+    return (self.root / name).stat().st_size
+
+
+class Tar:
+  """Files inside an uncompressed tar archive, read at their place without unpacking."""
+
+  def __init__(self, path: str | Path):
+    self.path = Path(path).expanduser()
+    if not self.path.is_file():
+      raise InputError(f"there is no file {self.path}")
+    try:
+      with tarfile.open(self.path, "r:") as archive:
+        members = [m for m in archive if m.isfile() and m.name.lower().endswith(EXTENSIONS)]
+    except tarfile.TarError as error:
+      raise CorruptFileError(f"{self.path}: not an uncompressed tar archive ({error})") from None
+    self._places = {m.name: (m.offset_data, m.size) for m in members}
+    self.names = sorted(self._places)
+
+  def read(self, name: str) -> bytes:
+    offset, size = self._places[name]
+    with self.path.open("rb") as file:
+      file.seek(offset)
+      return file.read(size)
+
+  def size(self, name: str) -> int:
+    return self._places[name][1]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class EncodedSource:
+  """Labelled pictures in a store.
+
+  Attributes:
+    store: where the files are.
+    files: names of the examples' files, in the order of ids.
+    labels: (N,) int32.
+    preprocessing: a name of `PREPROCESSINGS`.
+    label_sets: all acceptable classes of each example, where a set has them (ImageNet-ReaL).
+    classes: the classes that occur, for accuracy over the subset's classes (ImageNet-A, -R, ObjectNet).
+  """
+
+  name: str
+  store: Store
+  files: Sequence[str]
+  labels: np.ndarray
+  num_classes: int
+  preprocessing: str = "resize256-crop224"
+  label_sets: Sequence[tuple[int, ...]] | None = None
+
+  def __post_init__(self) -> None:
+    if not self.files:
+      raise InputError(f"{self.name} has no images")
+    check_labels(self.labels, len(self.files), self.num_classes)
+    object.__setattr__(self, "labels", np.ascontiguousarray(self.labels, np.int32))
+    _ = PREPROCESSINGS[self.preprocessing]
+
+  def __len__(self) -> int:
+    return len(self.files)
+
+  @property
+  def classes(self) -> np.ndarray:
+    return np.unique(self.labels)
+
+  def take(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The examples with these ids, decoded and preprocessed: float32 in [0, 1], and labels."""
+    ids = np.asarray(ids).astype(np.intp)
+    if ids.size and (ids.min() < 0 or ids.max() >= len(self)):
+      raise InputError(f"example ids {ids.min()} … {ids.max()} are outside 0 … {len(self) - 1} of {self.name}")
+    images = [self.decode(int(i)) for i in ids]
+    shapes = {image.shape for image in images}
+    if len(shapes) > 1:
+      raise InputError(f"images of {self.name} differ in shape after '{self.preprocessing}': {sorted(shapes)[:2]} …")
+    return np.stack(images).astype(np.float32) / np.float32(255), self.labels[ids]
+
+  def decode(self, example: int) -> np.ndarray:
+    """One picture as uint8 RGB, preprocessed."""
+    from PIL import Image
+
+    name = self.files[example]
+    try:
+      with Image.open(io.BytesIO(self.store.read(name))) as picture:
+        return PREPROCESSINGS[self.preprocessing](picture.convert("RGB"))
+    except (OSError, SyntaxError, ValueError) as error:
+      if isinstance(error, InputError):
+        raise InputError(f"{self.name} example {example} ({name}): {error}") from None
+      raise CorruptFileError(f"{self.name} example {example} ({name}) cannot be decoded: {error}") from None
+
+  def bad_images(self) -> Iterator[tuple[int, str]]:
+    """Ids of pictures that cannot be decoded or are not RGB or grey, with the reason."""
+    from PIL import Image
+
+    for example, name in enumerate(self.files):
+      try:
+        self.decode(example)
+        with Image.open(io.BytesIO(self.store.read(name))) as picture:
+          if picture.mode == "CMYK":
+            yield example, f"{name}: CMYK colours; converted without a colour profile"
+      except (CorruptFileError, InputError) as error:
+        yield example, str(error)
+
+  def without(self, ids: Sequence[int]) -> EncodedSource:
+    """All examples but these; ids of the others move up, so the set gets another fingerprint."""
+    kept = np.setdiff1d(np.arange(len(self)), ids)
+    return self.select(kept)
+
+  def select(self, ids: np.ndarray) -> EncodedSource:
+    """The examples with these ids, in this order."""
+    sets = None if self.label_sets is None else [self.label_sets[i] for i in ids]
+    return dataclasses.replace(self, files=[self.files[i] for i in ids], labels=self.labels[ids], label_sets=sets)
+
+  def subset(self, n: int) -> EncodedSource:
+    """The first n examples."""
+    if not 1 <= n <= len(self):
+      raise InputError(f"{self.name} has {len(self)} examples; cannot take the first {n}")
+    return self.select(np.arange(n))
+
+  def fingerprint(self) -> str:
+    """Changes with names, sizes, order, labels and preprocessing; contents are not read."""
+    digest = hashlib.sha256(f"{self.preprocessing} {self.num_classes}".encode())
+    for name, label in zip(self.files, self.labels, strict=True):
+      digest.update(f"{name} {self.store.size(name)} {label}\n".encode())
+    return digest.hexdigest()[:16]
+
+
+def image_folder(
+  root: str | Path,
+  name: str | None = None,
+  preprocessing: str = "resize256-crop224",
+  classes: Sequence[str] | None = None,
+) -> EncodedSource:
+  """One folder per class: `root/class/….jpg`; classes in sorted order, or in the order given."""
+  store = Folder(root)
+  found = sorted({file.split("/")[0] for file in store.names if "/" in file})
+  order = {c: i for i, c in enumerate(classes if classes is not None else found)}
+  unknown = [c for c in found if c not in order]
+  if unknown:
+    raise InputError(f"{root} has folders that are no known class: {', '.join(unknown[:3])}")
+  files = [file for file in store.names if "/" in file]
+  labels = np.array([order[file.split("/")[0]] for file in files], np.int32)
+  return EncodedSource(name or f"folder:{root}", store, files, labels, len(order), preprocessing)

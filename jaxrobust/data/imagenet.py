@@ -1,0 +1,192 @@
+"""ImageNet and its relatives, read from their official layouts; classes by WordNet id.
+
+The index of a class is its place among the sorted ids of the 1,000 classes of ILSVRC 2012. Sets that hold some of the
+classes (-A, -R, ObjectNet, -V) keep these indices: `source.classes` lists the ones that occur, so that accuracy can
+be reported over them and over all 1,000, each under its own name.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+
+from jaxrobust.core.errors import CorruptFileError, InputError
+from jaxrobust.data.encoded import EncodedSource, Folder, Store, Tar
+
+WNIDS_FILE = Path(__file__).with_name("imagenet_wnids.txt")
+
+
+@functools.cache
+def wnids() -> tuple[str, ...]:
+  """The WordNet ids of the 1,000 classes, in the order of their indices.
+
+  >>> wnids()[0], wnids()[999], len(wnids())
+  ('n01440764', 'n15075141', 1000)
+  """
+  return tuple(WNIDS_FILE.read_text().split())
+
+
+@functools.cache
+def _index() -> dict[str, int]:
+  return {wnid: i for i, wnid in enumerate(wnids())}
+
+
+def class_index(wnid: str) -> int:
+  """The class of a WordNet id.
+
+  >>> class_index("n01443537")
+  1
+  """
+  if wnid not in _index():
+    raise InputError(f"{wnid!r} is no class of ILSVRC 2012; folders must be WordNet ids such as n01440764")
+  return _index()[wnid]
+
+
+def by_wnid(folder: Path, name: str, preprocessing: str) -> EncodedSource:
+  """`folder/n01440764/….JPEG`: val folders, -A, -R, -Sketch, -C, Stylized."""
+  store = Folder(folder)
+  files = [file for file in store.names if "/" in file]
+  return _source(name, store, files, [class_index(file.split("/")[0]) for file in files], preprocessing)
+
+
+def validation(folder: Path, name: str = "imagenet", preprocessing: str = "resize256-crop224") -> EncodedSource:
+  """The validation set: folders by WordNet id, or the official tar beside a list of its 50,000 WordNet ids."""
+  tar = folder / "ILSVRC2012_img_val.tar"
+  if not tar.exists():
+    return by_wnid(folder / "val" if (folder / "val").is_dir() else folder, name, preprocessing)
+  listing = folder / "imagenet_2012_validation_synset_labels.txt"
+  if not listing.exists():
+    raise InputError(f"{tar} has no labels: put {listing.name} (one WordNet id per image) beside it")
+  ids = listing.read_text().split()
+  store = Tar(tar)
+  if len(ids) != len(store.names):
+    raise CorruptFileError(f"{tar} holds {len(store.names)} images but {listing.name} {len(ids)} labels")
+  return _source(name, store, store.names, [class_index(wnid) for wnid in ids], preprocessing)
+
+
+def real(folder: Path, preprocessing: str = "resize256-crop224") -> EncodedSource:
+  """ImageNet-ReaL (arXiv:2006.07159): validation images with all their right classes; images with none are left out."""
+  path = folder / "real.json"
+  if not path.exists():
+    raise InputError(f"there is no {path}; get real.json from github.com/google-research/reassessed-imagenet")
+  sets = [tuple(entry) for entry in json.loads(path.read_text())]
+  source = validation(folder, "imagenet-real", preprocessing)
+  # real.json is in the order of the files' numbers.
+  number = np.array([int(re.findall(r"(\d+)\.", file)[-1]) - 1 for file in source.files])
+  if len(number) and number.max() >= len(sets):
+    raise CorruptFileError(f"{path} has {len(sets)} entries, fewer than the images' numbers")
+  kept = np.array([i for i, n in enumerate(number) if sets[n]], int)
+  chosen = [sets[number[i]] for i in kept]
+  return EncodedSource(
+    "imagenet-real",
+    source.store,
+    [source.files[i] for i in kept],
+    np.array([labels[0] for labels in chosen]),
+    1000,
+    preprocessing,
+    label_sets=chosen,
+  )
+
+
+def v2(folder: Path, preprocessing: str = "resize256-crop224") -> EncodedSource:
+  """ImageNet-V2: folders are class indices, which sort as text (0, 1, 10, 100, …) but count as numbers."""
+  store = Folder(folder)
+  files = [file for file in store.names if "/" in file]
+  bad = [file for file in files if not file.split("/")[0].isdigit() or int(file.split("/")[0]) > 999]
+  if bad:
+    raise InputError(f"{folder} has folders that are no class numbers: {bad[0].split('/')[0]}")
+  return _source("imagenet-v2", store, files, [int(file.split("/")[0]) for file in files], preprocessing)
+
+
+def corrupted(folder: Path, variant: str) -> EncodedSource:
+  """The official ImageNet-C files, `folder/fog/3/n01440764/….JPEG`; 224x224 already, and never resampled."""
+  corruption, severity = split_variant("imagenet-c", variant)
+  return by_wnid(folder / corruption / str(severity), f"imagenet-c:{variant}", "crop224")
+
+
+def objectnet(folder: Path, preprocessing: str = "resize256-crop224") -> EncodedSource:
+  """ObjectNet's images of the 113 objects it shares with ImageNet, without their red border of 2 pixels.
+
+  The class map is that of its own download (`mappings/`). Some objects stand for several ImageNet classes; the first
+  is the label, all are in `label_sets`.
+  """
+  labels = _mapping(folder / "mappings" / "folder_to_objectnet_label.json")
+  classes = _objectnet_classes(folder / "mappings")
+  store = _Borderless(folder / "images")
+  object_of = lambda file: str(labels.get(file.split("/")[0]))
+  chosen = [(file, classes[object_of(file)]) for file in store.names if object_of(file) in classes]
+  return EncodedSource(
+    "objectnet",
+    store,
+    [file for file, _ in chosen],
+    np.array([sets[0] for _, sets in chosen], np.int32),
+    1000,
+    preprocessing,
+    label_sets=[sets for _, sets in chosen],
+  )
+
+
+def viewpoints(folder: Path, preprocessing: str = "resize256-crop224") -> EncodedSource:
+  """ImageNet-V (arXiv:2210.03895): folders are names of objects, some numbered; `imagenet_v_classes.txt` maps them."""
+  names = dict(line.split()[::-1] for line in WNIDS_FILE.with_name("imagenet_v_classes.txt").read_text().splitlines())
+  store = Folder(folder)
+  files = [file for file in store.names if "/" in file]
+  labels = []
+  for file in files:
+    name = file.split("/")[0]
+    if name not in names:
+      raise InputError(f"{folder} has a folder {name!r} that is no class of ImageNet-V")
+    labels.append(class_index(names[name]))
+  return _source("imagenet-v", store, files, labels, preprocessing)
+
+
+def split_variant(name: str, variant: str) -> tuple[str, int]:
+  """`fog-3` as a corruption and its severity.
+
+  >>> split_variant("imagenet-c", "gaussian_noise-5")
+  ('gaussian_noise', 5)
+  """
+  corruption, _, severity = variant.rpartition("-")
+  if not corruption or severity not in "12345" or not severity:
+    raise InputError(f"{name} needs a corruption and a severity, such as {name}:fog-3")
+  return corruption, int(severity)
+
+
+class _Borderless(Folder):
+  """ObjectNet's pictures with the border cut off, re-encoded without loss."""
+
+  def read(self, name: str) -> bytes:
+    import io
+
+    from PIL import Image
+
+    with Image.open(io.BytesIO(super().read(name))) as picture:
+      width, height = picture.size
+      out = io.BytesIO()
+      picture.convert("RGB").crop((2, 2, width - 2, height - 2)).save(out, "PNG", compress_level=0)
+    return out.getvalue()
+
+
+def _mapping(path: Path) -> dict:
+  if not path.exists():
+    raise InputError(f"there is no {path}; it is part of ObjectNet's download")
+  return json.loads(path.read_text())
+
+
+def _objectnet_classes(mappings: Path) -> dict[str, tuple[int, ...]]:
+  """ObjectNet's label to ImageNet classes: names, separated by semicolons, that are lines of its list of labels."""
+  lines = (mappings / "imagenet_to_label_2012_v2").read_text().splitlines()
+  line_of = {int(index): int(line) for index, line in _mapping(mappings / "pytorch_to_imagenet_2012_id.json").items()}
+  # Lines are counted from 0 or from 1, as the smallest number tells.
+  first = min(line_of.values())
+  index_of = {lines[line - first].strip(): index for index, line in line_of.items()}
+  names = _mapping(mappings / "objectnet_to_imagenet_1k.json")
+  return {label: tuple(index_of[name.strip()] for name in text.split(";")) for label, text in names.items()}
+
+
+def _source(name: str, store: Store, files: list[str], labels: list[int], preprocessing: str) -> EncodedSource:
+  return EncodedSource(name, store, files, np.array(labels, np.int32), 1000, preprocessing)

@@ -1,0 +1,53 @@
+"""Fashion-MNIST's idx files and Tiny-ImageNet's annotated folder."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+from jaxrobust.core.errors import CorruptFileError, InputError
+from jaxrobust.data.encoded import EncodedSource, Folder
+from jaxrobust.data.source import ArraySource
+
+FASHION = ("T-shirt", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
+
+
+def read_idx(path: Path) -> np.ndarray:
+  """An array of bytes in the idx format, gzipped or not; `path` is without the `.gz`."""
+  zipped = path.with_name(path.name + ".gz")
+  if not path.is_file() and not zipped.is_file():
+    raise InputError(f"there is no {path} and no {zipped.name}")
+  try:
+    raw = path.read_bytes() if path.is_file() else gzip.decompress(zipped.read_bytes())
+    zero, kind, rank = struct.unpack(">HBB", raw[:4])
+    shape = struct.unpack(f">{rank}I", raw[4 : 4 + 4 * rank])
+    if zero or kind != 8:
+      raise ValueError("not an array of bytes")
+    return np.frombuffer(raw, np.uint8, offset=4 + 4 * rank).reshape(shape)
+  except (ValueError, struct.error, EOFError, OSError, zlib.error) as error:
+    raise CorruptFileError(f"{path}: not an idx file ({error})") from None
+
+
+def load_fashion_mnist(folder: Path, train: bool = False) -> ArraySource:
+  """28x28 grey images of clothes."""
+  part = "train" if train else "t10k"
+  images = read_idx(folder / f"{part}-images-idx3-ubyte")[..., None]
+  labels = read_idx(folder / f"{part}-labels-idx1-ubyte").astype(np.int32)
+  return ArraySource("fashion-mnist" + ("-train" if train else ""), images, labels, 10, FASHION)
+
+
+def load_tiny_imagenet(folder: Path) -> EncodedSource:
+  """The validation set: `val/images/*.JPEG` with `val/val_annotations.txt`; classes in the order of WordNet ids."""
+  listing, table = folder / "val" / "val_annotations.txt", folder / "wnids.txt"
+  for path in (listing, table):
+    if not path.is_file():
+      raise InputError(f"there is no {path}")
+  order = {wnid: i for i, wnid in enumerate(sorted(table.read_text().split()))}
+  rows = [line.split("\t")[:2] for line in listing.read_text().splitlines() if line]
+  files = [name for name, _ in rows]
+  labels = np.array([order[wnid] for _, wnid in rows], np.int32)
+  return EncodedSource("tiny-imagenet", Folder(folder / "val" / "images", files), files, labels, len(order), "none")

@@ -1,0 +1,93 @@
+"""Conditions: a data set under natural noise, as the cells of a robustness evaluation see it.
+
+The noise of example i depends on the seed, the corruption and i alone, so a cell is the same for any batch size,
+process count or resume point. Official stored sets (`imagenet-c:fog-3`) are data sets, not conditions: the two
+protocols have different names and never share one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+
+from jaxrobust.core.errors import InputError
+from jaxrobust.data.source import DataSource
+from jaxrobust.noises.registry import Noise, make_noise
+
+# All requests are cut and padded to one size: programs of other sizes round differently in the last bit, which now
+# and then moves a value across a grey level, and an example's noise must not depend on its neighbours.
+_ROWS_SMALL, _ROWS_LARGE = 32, 8
+
+
+def parse_condition(text: str, image_size: int) -> Noise | None:
+  """`none`, or a corruption and its severity; the severity table follows the size of the images.
+
+  The table can be named (`fog-3-t224`), and so can a last JPEG compression (`fog-3-q85`), both together too.
+
+  >>> parse_condition("fog-3", 32).id, parse_condition("fog-3-q85", 224).id, parse_condition("none", 32)
+  ('fog-3-t32', 'fog-3-q85', None)
+  """
+  if text == "none":
+    return None
+  name, *parts = text.split("-")
+  table, quality, severity = (224 if image_size >= 96 else 32), None, 0
+  for part in parts:
+    if part.isdigit():
+      severity = int(part)
+    elif part[:1] in ("t", "q") and part[1:].isdigit():
+      table, quality = (int(part[1:]), quality) if part[0] == "t" else (table, int(part[1:]))
+    else:
+      raise InputError(f"condition {text!r} is not of the form corruption-severity[-t32][-q85], such as fog-3")
+  return make_noise(name, severity, table, quality)
+
+
+@dataclass(frozen=True, eq=False)
+class NoisySource:
+  """A data source whose images pass through a noise; labels and ids stay."""
+
+  source: DataSource
+  noise: Noise
+  seed: int = 0
+
+  @property
+  def name(self) -> str:
+    return self.source.name
+
+  @property
+  def condition(self) -> str:
+    return self.noise.id
+
+  @property
+  def num_classes(self) -> int:
+    return self.source.num_classes
+
+  def __len__(self) -> int:
+    return len(self.source)
+
+  def take(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The corrupted examples with these ids."""
+    images, labels = self.source.take(ids)
+    ids = np.asarray(ids)
+    rows = _ROWS_SMALL if np.prod(images.shape[1:]) <= 96 * 96 * 3 else _ROWS_LARGE
+    noisy = np.empty_like(images)
+    for start in range(0, len(ids), rows):
+      part = np.arange(start, min(start + rows, len(ids)))
+      padded = np.resize(part, rows)
+      noisy[part] = self.noise.batch(images[padded], self.seed, ids[padded])[: len(part)]
+    return noisy, labels
+
+  def fingerprint(self) -> str:
+    """Of the data, the noise and the seed."""
+    return hashlib.sha256(f"{self.source.fingerprint()} {self.noise} {self.seed}".encode()).hexdigest()[:16]
+
+  def subset(self, n: int) -> NoisySource:
+    """The first n examples, with the noise they have in the whole."""
+    return NoisySource(self.source.subset(n), self.noise, self.seed)
+
+
+def under(source: DataSource, condition: str, seed: int = 0) -> DataSource:
+  """A source under a condition by name; `none` leaves it alone."""
+  noise = parse_condition(condition, min(source.take(np.zeros(1, int))[0].shape[1:3]))
+  return source if noise is None else NoisySource(source, noise, seed)

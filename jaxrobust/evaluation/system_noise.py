@@ -1,0 +1,57 @@
+"""Encoded data sets under system noise, and the grid of all decoders and resizes."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from jaxrobust.data.encoded import EncodedSource
+from jaxrobust.noises.system import available, read_image
+
+
+@dataclass(frozen=True, eq=False)
+class SystemSource:
+  """An encoded data set read with a chosen decoder and resize."""
+
+  source: EncodedSource
+  decoder: str
+  resize: str
+  size: int = 224
+
+  @property
+  def name(self) -> str:
+    return self.source.name
+
+  @property
+  def condition(self) -> str:
+    return f"system-{self.decoder}-{self.resize}"
+
+  @property
+  def num_classes(self) -> int:
+    return self.source.num_classes
+
+  def __len__(self) -> int:
+    return len(self.source)
+
+  def take(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The examples with these ids, decoded and resized."""
+    read = lambda i: read_image(self.source.store.read(self.source.files[i]), self.decoder, self.resize, self.size)
+    images = np.stack([read(int(i)) for i in ids]).astype(np.float32) / np.float32(255)
+    return images, self.source.labels[np.asarray(ids)]
+
+  def fingerprint(self) -> str:
+    """Of the files and of the way they are read."""
+    text = f"{self.source.fingerprint()} {self.condition} {self.size}"
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+  def subset(self, n: int) -> SystemSource:
+    """The first n examples."""
+    return replace(self, source=self.source.subset(n))
+
+
+def grid(source: EncodedSource, size: int = 224) -> list[SystemSource]:
+  """The source under every decoder and resize that is installed; NSD is taken over their accuracies."""
+  decoders, resizes = available()
+  return [SystemSource(source, decoder, resize, size) for decoder in decoders for resize in resizes]
