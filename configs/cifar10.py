@@ -25,9 +25,9 @@ def get_config(arg: str = "standard") -> ConfigDict:
   config.techniques = ("pad-crop-flip", name)
   config.options = ConfigDict()
   if name == "standard":
-    config.schedule, config.epochs = "cyclic", 15
+    config.schedule, config.epochs = "cyclic", 15.0
   elif name == "fast-at":
-    config.schedule, config.epochs = "cyclic", 15
+    config.schedule, config.epochs = "cyclic", 15.0
     config.options[name] = ConfigDict({"eps": EPS, "step_size": 1.25})
     config.attack_warmup_epochs = 1.0
   elif name in ("pgd-at", "pgd-at-tuned", "half-at"):
@@ -35,14 +35,14 @@ def get_config(arg: str = "standard") -> ConfigDict:
     steps = {"eps": EPS, "num_steps": 3, "step_size": 0.5}
     config.options[name.removesuffix("-tuned")] = ConfigDict(steps)
     config.options["ema"] = ConfigDict({"decay": 0.995})
-    config.schedule, config.epochs = "cyclic", 15
+    config.schedule, config.epochs = "cyclic", 15.0
     if name != "pgd-at":
-      config.schedule, config.learning_rate, config.epochs = "cosine", 0.02, 4
+      config.schedule, config.learning_rate, config.epochs = "cosine", 0.02, 4.0
   elif name == "trades":
     config.techniques = ("pad-crop-flip", "trades", "ema")
     config.options["trades"] = ConfigDict({"eps": EPS, "beta": 6.0, "num_steps": 3, "step_size": 0.5})
     config.options["ema"] = ConfigDict({"decay": 0.995})
-    config.schedule, config.learning_rate, config.epochs = "cosine", 0.02, 4
+    config.schedule, config.learning_rate, config.epochs = "cosine", 0.02, 4.0
   else:
     raise ValueError("known: standard, fast-at, pgd-at, pgd-at-tuned, half-at, trades")
   if mode == "runlocal":

@@ -103,20 +103,21 @@ class TrainConfig:
     return {name: value for name, value in plain.items() if name not in _FREE}
 
 
-def make_train_config(options: Mapping[str, Any]) -> TrainConfig:
+def make_train_config(options: Any) -> TrainConfig:
   """A config from plain options; unknown ones are refused with the nearest known names.
 
   >>> make_train_config({"epoch": 3})
   Traceback (most recent call last):
   jaxrobust.core.errors.UnknownNameError: unknown training option 'epoch'; did you mean 'epochs'?
   """
+  options = _plain(options)
   if not isinstance(options, Mapping):
     raise InputError(f"a training config is a set of options, got {options!r}")
   known = [item.name for item in fields(TrainConfig)]
   for key in options:
     if key not in known:
       raise unknown_name("training option", key, known)
-  return TrainConfig(**{key: _plain(value) for key, value in options.items()})
+  return TrainConfig(**options)
 
 
 def _plain(value: Any) -> Any:
