@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
-from jaxrobust.noises.resampling import Rows, choose, look_up
+from jaxrobust.noises.resampling import Rows, choose, look_up, select
 
 
 def gaussian_noise(image: Array, key: Array, rows: Rows, severity: Array | int) -> Array:
@@ -41,10 +42,7 @@ def shot_noise(image: Array, key: Array, rows: Rows, severity: Array | int) -> A
   largest = max(row[0] for row in rows)
   # Ten deviations above the largest mean; the bisection wants a power of two.
   bits = int(largest + 10 * largest**0.5 + 10).bit_length()
-  counts = jnp.arange(2**bits, dtype=jnp.float32)
-  mean = photons * jnp.arange(256.0)[:, None] / 255
-  log_mass = counts * jnp.log(jnp.maximum(mean, 1e-9)) - mean - jax.lax.lgamma(counts + 1)
-  below = jnp.cumsum(jnp.exp(log_mass), axis=1).reshape(-1)
+  below = select([_poisson_distribution(row[0], bits) for row in rows], severity).reshape(-1)
   level = jnp.round(image * 255).astype(jnp.int32) << bits
   chance = jax.random.uniform(key, image.shape)
   # The smallest count whose distribution function exceeds the chance.
@@ -53,3 +51,12 @@ def shot_noise(image: Array, key: Array, rows: Rows, severity: Array | int) -> A
     higher = count + (1 << bit)
     count = jnp.where(look_up(below, level + higher - 1) <= chance, higher, count)
   return count / photons
+
+
+def _poisson_distribution(photons: float, bits: int) -> np.ndarray:
+  """P(count <= k) for each of the 256 grey levels and k < 2**bits."""
+  counts = np.arange(2**bits)
+  mean = photons * np.arange(256)[:, None] / 255
+  log_factorial = np.cumsum(np.log(np.maximum(counts, 1)))
+  log_mass = counts * np.log(np.maximum(mean, 1e-300)) - mean - log_factorial
+  return np.cumsum(np.exp(log_mass), axis=1)
