@@ -35,10 +35,10 @@ _CIFAR = {
 _ROBUSTBENCH = "robustbench/robustbench/model_zoo/architectures"
 _WIDE = ((28, 4), (28, 10), (34, 10), (34, 20), (70, 16), (106, 16))
 _SMALLEST = """
-  resnet18 resnext50_32x4d cifar-resnet18 densenet121 tf_efficientnet_lite0 mobilenetv2_050 mobilenetv3_large_035
-  regnetx_004 repvgg_a0 shufflenet_v2_x0_5 vgg11_bn alexnet googlenet inception_v3
+  resnet18  cifar-resnet18 densenet121 tf_efficientnet_lite0 mobilenetv2_050 mobilenetv3_large_035
+  regnetx_004 repvgg_a0 shufflenet_v2_x0_5 vgg11_bn alexnet googlenet
   cifar-vgg11_bn cifar-dla cifar-senet18 cifar-mobilenetv2 cifar-efficientnet_b0 cifar-resnext29_32x4d preactresnet18
-  cifar-densenet121 cifar-googlenet cifar-inception_v3 wrn-28-4 dm-wrn-28-4
+  cifar-googlenet cifar-inception_v3 wrn-28-4 dm-wrn-28-4
 """
 
 REFERENCES = {name: Reference(f"timm:{name}") for name in _TIMM.split()}
