@@ -14,6 +14,7 @@ DEFAULTS = {
   "suite": "basic",
   "norm": "linf",
   "eps": "8/255",
+  "condition": "none",
   "n": 0,
   "seed": 0,
   "out": "results",
@@ -54,10 +55,12 @@ def run(argv: list[str]) -> int:
     norm=config.norm,
     eps=config.eps,
     n=config.n or None,
+    condition=config.condition,
     name=config.name or None,
     out=config.out,
     options=options,
   )
-  print_reports(f"{config.data}, robust accuracy in %", [report])
+  where = config.data if config.condition == "none" else f"{config.data} under {config.condition}"
+  print_reports(f"{where}, robust accuracy in %", [report])
   print(f"cells are in {config.out}")
   return 0

@@ -15,6 +15,7 @@ from jaxrobust.core.validation import check_images
 from jaxrobust.data.registry import load_data
 from jaxrobust.data.source import ArraySource, DataSource
 from jaxrobust.engine.options import EngineOptions
+from jaxrobust.evaluation.conditions import under
 from jaxrobust.evaluation.runner import RunOptions, make_job, run_job
 from jaxrobust.evaluation.suites import Entry, make_suite
 from jaxrobust.models.zoo import load_classifier
@@ -61,6 +62,7 @@ def evaluate(
   eps: str | float = "8/255",
   n: int | None = None,
   seed: int = 0,
+  condition: str = "none",
   name: str | None = None,
   out: str | Path | None = None,
   batch_size: int | None = None,
@@ -75,6 +77,7 @@ def evaluate(
     norm, eps: the threat model of a named suite.
     n: the first n examples; all by default.
     seed: of all randomness.
+    condition: natural noise put on the images before anything else, as `gaussian_noise-3`; none by default.
     name: of the model in cells and tables; the folder's name by default.
     out: the results folder; a temporary one by default.
     batch_size: examples worked on at once.
@@ -94,6 +97,7 @@ def evaluate(
   source = as_source(data, classifier.num_classes)
   if n is not None:
     source = source.subset(n)
+  source = under(source, condition, seed if options is None else options.seed)
   entries = make_suite(suite, norm, eps) if isinstance(suite, str) else list(suite)
   if options is None:
     options = RunOptions(engine=EngineOptions.for_platform(batch_size), seed=seed)

@@ -117,7 +117,16 @@ def make_job(
     data = data.subset(entry.first)
   fitted = replace(entry, schedule=fit_schedule(entry.schedule, classifier.num_classes, False))
   eps = None if entry.eps is None else entry.eps.text
-  cell = Cell(model=model, data=data.name, attack=entry.attack, eps=eps, n=len(data), seed=options.seed)
+  condition = getattr(data, "condition", "clean")
+  cell = Cell(
+    model=model,
+    data=data.name,
+    condition=condition,
+    attack=entry.attack,
+    eps=eps,
+    n=len(data),
+    seed=options.seed,
+  )
   config = {
     "attack": schedule_config(fitted.schedule),
     "model_fingerprint": fingerprint(classifier),

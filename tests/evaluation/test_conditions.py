@@ -32,3 +32,19 @@ def test_conditions_by_name():
     parse_condition("fog", 32)
   with pytest.raises(UnknownNameError, match="did you mean 'fog'"):
     parse_condition("fogg-2", 32)
+
+
+def test_a_cell_names_its_condition_and_keeps_apart_from_the_clean_one(tmp_path):
+  from jaxrobust import testing
+  from jaxrobust.evaluation.evaluate import evaluate
+  from jaxrobust.evaluation.runner import RunOptions
+
+  digits = load_data("digits32").subset(20)
+  classifier = testing.Classifier.from_function(lambda x: x.mean((1, 2, 3))[:, None] * np.arange(10.0), num_classes=10)
+  quiet = RunOptions(quiet=True)
+  reports = [
+    evaluate(classifier, digits, "clean", condition=condition, out=tmp_path, options=quiet)
+    for condition in ("none", "brightness-5")
+  ]
+  assert [report.results[0].cell.condition for report in reports] == ["clean", "brightness-5-t32"]
+  assert len(list(tmp_path.rglob("*.json"))) >= 2
