@@ -2,10 +2,10 @@
 
   jaxrobust bench models --peer_python=PYTHON [--only=resnet50] [--repeats=3]
 
-Ours and PyTorch's take turns; PyTorch runs in whichever memory layout is faster for it. `ratio` is how many times faster
-ours is. The rows about loops give the time of a gradient step inside `fori_loop` and inside `switch` (within a loop) over
-that of the same step dispatched from the host; XLA:CPU makes such steps many times slower unless convolutions are
-written for it (`models/conv.py`).
+Ours and PyTorch's take turns; PyTorch runs in whichever memory layout is faster for it. `ratio` is how many times
+faster ours is. The rows about loops give the time of a gradient step inside `fori_loop` and inside `switch` (within a
+loop) over that of the same step dispatched from the host; XLA:CPU makes such steps many times slower unless
+convolutions are written for it (`models/conv.py`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from jaxrobust.bench.peers import Peers
 from jaxrobust.bench.rows import Row, alternate, seconds
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.types import Array
-from jaxrobust.models.registry import MODELS, make_model, registered_variables
+from jaxrobust.models.registry import MODELS, abstract_model, make_model
 
 # Steps inside a loop; the loop's own cost is shared among them.
 _STEPS = 4
@@ -49,7 +49,7 @@ def random_classifier(name: str) -> Classifier:
       return jnp.asarray(rng.standard_normal(leaf.shape, np.float32) * np.sqrt(2 / np.prod(leaf.shape[:-1])))
     return jnp.full(leaf.shape, float(path[-1] in ("scale", "var")), leaf.dtype)
 
-  flat = flax.traverse_util.flatten_dict(registered_variables(name))
+  flat = flax.traverse_util.flatten_dict(abstract_model(name)[1])
   variables = flax.traverse_util.unflatten_dict({path: draw(path, leaf) for path, leaf in flat.items()})
   return Classifier.from_module(make_model(name), variables)
 

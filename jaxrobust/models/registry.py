@@ -134,13 +134,23 @@ def list_models(pattern: str = "*") -> list[str]:
 def abstract_variables(module: nn.Module, input_size: tuple[int, int, int]) -> Any:
   """Shapes and types of a module's variables, without computing anything."""
   image = jax.ShapeDtypeStruct((1, *input_size), jnp.float32)
-  return jax.eval_shape(lambda x: module.init(jax.random.key(0), x), image)
+  return jax.eval_shape(lambda x: module.init(_keys(), x), image)
+
+
+def abstract_model(name: str, num_classes: int | None = None) -> tuple[Any, Any]:
+  """Shapes of the logits of one image and of the variables, for the model called `name` at its own input size."""
+  return _abstract_model(name, MODELS[name].num_classes if num_classes is None else num_classes)
 
 
 @functools.cache
-def registered_variables(name: str, num_classes: int | None = None) -> Any:
-  """The same for the model called `name` at its own input size."""
-  return abstract_variables(make_model(name, num_classes), MODELS[name].input_size)
+def _abstract_model(name: str, num_classes: int) -> tuple[Any, Any]:
+  module, image = make_model(name, num_classes), jax.ShapeDtypeStruct((1, *MODELS[name].input_size), jnp.float32)
+  return jax.eval_shape(lambda x: module.init_with_output(_keys(), x), image)
+
+
+def _keys() -> dict[str, Any]:
+  """One key for weights, one for networks that draw noise even in evaluation."""
+  return {"params": jax.random.key(0), "noise": jax.random.key(1)}
 
 
 def count_params(name: str, num_classes: int | None = None) -> int:
@@ -149,7 +159,7 @@ def count_params(name: str, num_classes: int | None = None) -> int:
   >>> count_params("resnet20")
   269722
   """
-  variables = registered_variables(name, num_classes)
+  variables = abstract_model(name, num_classes)[1]
   return sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(variables["params"]))
 
 
@@ -160,8 +170,8 @@ def count_flops(name: str, num_classes: int | None = None) -> int:
   41
   """
   module, image = make_model(name, num_classes), jax.ShapeDtypeStruct((1, *MODELS[name].input_size), jnp.float32)
-  variables = registered_variables(name, num_classes)
-  return _multiply_adds(jax.make_jaxpr(module.apply)(variables, image).jaxpr)
+  variables = abstract_model(name, num_classes)[1]
+  return _multiply_adds(jax.make_jaxpr(functools.partial(module.apply, rngs=_keys()))(variables, image).jaxpr)
 
 
 def _multiply_adds(jaxpr: Any) -> int:

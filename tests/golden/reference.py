@@ -15,7 +15,7 @@ class Reference(NamedTuple):
       checkout (see make_model_goldens.py).
     size: side of the input images.
     options: keyword arguments of its constructor.
-    gain: see `deterministic.draw`.
+    gain: the first to try, see `deterministic.draw`.
     classes: length of its logits.
     smallest: of its family, so its logits are compared in every test run.
     edit: changes the built network.

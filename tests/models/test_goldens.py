@@ -12,7 +12,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxrobust.models.registry import MODELS, count_params, make_model, registered_variables
+from jaxrobust.models.registry import MODELS, abstract_model, count_params, make_model
 from jaxrobust.models.torch_weights import from_torch, torch_name, torch_shape
 from tests import realdata
 from tests.golden import deterministic
@@ -23,7 +23,7 @@ GOLDENS = {path.stem: json.loads(path.read_text()) for path in sorted(FOLDER.glo
 
 def shapes(name, golden):
   """PyTorch names and shapes of our network."""
-  variables = flax.traverse_util.flatten_dict(registered_variables(name, golden["classes"]))
+  variables = flax.traverse_util.flatten_dict(abstract_model(name, golden["classes"])[1])
   return {torch_name(path): torch_shape(path, leaf.shape) for path, leaf in variables.items()}
 
 

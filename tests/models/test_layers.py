@@ -1,4 +1,4 @@
-"""Pooling by PyTorch's rules, against written-out sums; random layers off in evaluation and reproducible in training."""
+"""Pooling by PyTorch's rules, against written-out sums; random layers off in evaluation, reproducible in training."""
 
 import itertools
 
