@@ -74,7 +74,7 @@ def golden(name: str, row: Reference, checkouts: pathlib.Path) -> dict:
   network = build(row, checkouts)
   row.edit(network)
   images = torch.from_numpy(deterministic.images(2, row.size).transpose(0, 3, 1, 2).copy())
-  for gain in (1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.75, 2.0, 3.0, 0.5, 0.3):
+  for gain in (row.gain, 1.1, 1.2, 1.3, 1.4, 1.5, 1.75, 2.0, 3.0, 0.5):
     with torch.no_grad():
       shapes = fill(network, gain)
       logits = network(images).double().numpy()

@@ -15,6 +15,7 @@ class Reference(NamedTuple):
       checkout (see make_model_goldens.py).
     size: side of the input images.
     options: keyword arguments of its constructor.
+    gain: the first to try, see `deterministic.draw`.
     classes: length of its logits.
     smallest: of its family, so its logits are compared in every test run.
     edit: changes the built network.
@@ -23,6 +24,7 @@ class Reference(NamedTuple):
   source: str
   size: int = 224
   options: Mapping[str, Any] = MappingProxyType({})
+  gain: float = 1.0
   classes: int = 1000
   smallest: bool = False
   edit: Callable[[Any], None] = lambda network: None
