@@ -70,10 +70,11 @@ REFERENCES["cifar-convmixer_256_8"] = Reference(
 )
 # Smaller weights, for the random features of linear attention vanish beyond a few standard deviations.
 REFERENCES |= {
-  name: Reference(f"T2T-ViT:models.t2t_vit.{name}")
+  name: Reference(f"T2T-ViT:models.t2t_vit.{name}", gain=0.3)
   for name in ("t2t_vit_14", "t2t_vit_19", "t2t_vit_24", "t2t_vit_t_14", "t2t_vit_t_19", "t2t_vit_t_24")
 }
 REFERENCES |= {
-  f"vitae_{size}": Reference(f"ViTAE:vitae.ViTAE.ViTAE_basic_{size.capitalize()}") for size in ("tiny", "small")
+  f"vitae_{size}": Reference(f"ViTAE:vitae.ViTAE.ViTAE_basic_{size.capitalize()}", gain=0.5)
+  for size in ("tiny", "small")
 }
 REFERENCES = {name: row._replace(smallest=name in _SMALLEST) for name, row in REFERENCES.items()}
