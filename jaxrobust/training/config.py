@@ -108,7 +108,7 @@ def make_train_config(options: Any) -> TrainConfig:
 
   >>> make_train_config({"epoch": 3})
   Traceback (most recent call last):
-  jaxrobust.core.errors.UnknownNameError: unknown training option 'epoch'; did you mean 'epochs'?
+  jaxrobust.core.errors.UnknownNameError: unknown training option 'epoch'; did you mean 'epochs' or 'warmup_epochs'?
   """
   options = _plain(options)
   if not isinstance(options, Mapping):

@@ -14,7 +14,7 @@ from jaxrobust.training.technique import TECHNIQUES, Batch, Context, Losses, Net
 def soft_cross_entropy(logits: Array, targets: Array) -> Array:
   """-sum targets log softmax(logits), over the last axis.
 
-  >>> float(soft_cross_entropy(jnp.zeros(4), jnp.array([1.0, 0, 0, 0])).round(4))
+  >>> round(float(soft_cross_entropy(jnp.zeros(4), jnp.array([1.0, 0, 0, 0]))), 4)
   1.3863
   """
   return -jnp.sum(targets * jax.nn.log_softmax(logits.astype(jnp.float32)), axis=-1)
