@@ -130,6 +130,13 @@ def check_logits(classifier: Classifier, image_shape: tuple[int, int, int]) -> N
   """Refuses a classifier that cannot take the images, before anything compiles."""
   if classifier.input_shape is not None and tuple(classifier.input_shape) != tuple(image_shape):
     raise InputError(f"images are {tuple(image_shape)}, the classifier takes {tuple(classifier.input_shape)}")
+  if isinstance(classifier.apply, _ModuleApply):
+    # Broadcasting would turn grey images into as many channels as the normalisation has.
+    for part in ("mean", "std"):
+      channels = np.size(classifier.variables[part])
+      if channels not in (1, image_shape[-1]):
+        shape = tuple(image_shape)
+        raise InputError(f"the classifier does not take images of shape {shape}: its {part} has {channels} channels")
   leaves, tree = jax.tree.flatten(classifier)
   abstract = jax.tree.unflatten(tree, [jax.ShapeDtypeStruct(np.shape(leaf), jnp.result_type(leaf)) for leaf in leaves])
   signature = (tree, tuple((np.shape(leaf), str(jnp.result_type(leaf))) for leaf in leaves), tuple(image_shape))

@@ -151,9 +151,6 @@ def test_a_classifier_that_does_not_fit_is_refused_in_one_line(classifier, shape
   assert "\n" not in str(error.value) and count.programs == 0
 
 
-@pytest.mark.xfail(
-  strict=True, reason="a mean of 3 channels silently turns grey images into 3 channels by broadcasting"
-)
 def test_images_with_other_channels_than_the_normalisation_are_refused():
   with pytest.raises(InputError, match=r"does not take images of shape \(4, 4, 1\)"):
     check_logits(linear(mean=(0.1, 0.2, 0.3)), (4, 4, 1))
