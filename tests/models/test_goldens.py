@@ -30,6 +30,8 @@ def shapes(name, golden):
 @pytest.mark.parametrize("name", GOLDENS)
 def test_names_shapes_and_parameter_count_equal_the_reference(name):
   golden = GOLDENS[name]
+  logits, variables = abstract_model(name, golden["classes"])
+  assert logits.shape == (1, golden["classes"]) and set(variables) <= {"params", "batch_stats"}
   assert count_params(name, golden["classes"]) == golden["params"]
   assert deterministic.names_hash(shapes(name, golden)) == golden["names"]
   assert MODELS[name].reference in ("", golden["source"])
