@@ -93,7 +93,10 @@ def correct(classifier, images, labels):
 
 @realdata.needs_data
 @pytest.mark.data
-@pytest.mark.parametrize(("name", "accuracy"), [("resnet20", 0.9173), ("cnn_a_adv", 0.6565), ("cnn_a_adv4", 0.5652)])
+@pytest.mark.parametrize(
+  ("name", "accuracy"),
+  [pytest.param("resnet20", 0.9173, marks=pytest.mark.slow), ("cnn_a_adv", 0.6565), ("cnn_a_adv4", 0.5652)],
+)
 def test_published_networks_reach_their_accuracy_on_all_of_cifar10(name, accuracy):
   images, labels = realdata.cifar10_test()
   classifier = realdata.cifar10_network(name)

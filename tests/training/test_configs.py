@@ -52,10 +52,11 @@ def test_ares_bench_configs_build(arch):
 @pytest.mark.parametrize(
   "file, arg",
   [
-    *(("cifar10.py", f"{name},runlocal") for name in CIFAR),
-    ("robustart.py", "resnet18,half-at,runlocal"),
-    ("robustart.py", "deit_tiny_patch16_224,runlocal"),
+    ("cifar10.py", "trades,runlocal"),
     ("ares_bench.py", "resnet50,runlocal"),
+    *(pytest.param("cifar10.py", f"{name},runlocal", marks=pytest.mark.slow) for name in CIFAR if name != "trades"),
+    pytest.param("robustart.py", "resnet18,half-at,runlocal", marks=pytest.mark.slow),
+    pytest.param("robustart.py", "deit_tiny_patch16_224,runlocal", marks=pytest.mark.slow),
   ],
 )
 def test_small_forms_train(file, arg, tmp_path):
