@@ -91,7 +91,7 @@ class MinimumBudget:
       bracket = bracket.seen(item.eps, outcome.margin)
       if item.stage == 0:  # A scout's failure says nothing of the attack itself.
         bracket = bracket._replace(low=item.eps, run=min(bracket.run, 0.0) - 1)
-    narrow = bracket.high - bracket.low <= self.tolerance * bracket.high if bracket.bounded else False
+    narrow = bracket.bounded and bracket.high - bracket.low <= self.tolerance * bracket.high
     if narrow or bracket.used >= self.max_items or bracket.low >= self.largest * self._first:
       return None
     eps = self._between(bracket) if bracket.bounded else self._grow(bracket)

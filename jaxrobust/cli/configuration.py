@@ -18,7 +18,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from jaxrobust.core.errors import InputError
+from jaxrobust.core.errors import InputError, first_line
 from jaxrobust.core.registry import unknown_name
 
 
@@ -90,7 +90,7 @@ def load_config(path: str) -> ConfigDict:
   try:
     spec.loader.exec_module(module)
   except Exception as error:
-    raise InputError(f"{file} cannot be read: {type(error).__name__}: {_one_line(error)}") from error
+    raise InputError(f"{file} cannot be read: {type(error).__name__}: {first_line(error)}") from error
   get_config = getattr(module, "get_config", None)
   if get_config is None:
     raise InputError(f"{file} has no get_config(arg=None)")
@@ -99,7 +99,7 @@ def load_config(path: str) -> ConfigDict:
   try:
     config = get_config(argument) if argument else get_config()
   except (KeyError, ValueError) as error:
-    raise InputError(f"{file} does not know {argument!r}: {_one_line(error)}") from None
+    raise InputError(f"{file} does not know {argument!r}: {first_line(error)}") from None
   if not isinstance(config, ConfigDict):
     raise InputError(f"{file}: get_config returns {type(config).__name__}, not a ConfigDict")
   return config
@@ -152,7 +152,3 @@ def _overrides(words: list[str], config: ConfigDict) -> Iterator[tuple[str, str]
 def _help(command: str, defaults: dict[str, Any], usage: str) -> str:
   rows = "\n".join(f"  --{key}={value!r}" for key, value in defaults.items())
   return f"jaxrobust {command}: {usage}\n\nOptions and defaults (or --config FILE.py[:ARG] --config.key=value):\n{rows}"
-
-
-def _one_line(error: BaseException) -> str:
-  return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

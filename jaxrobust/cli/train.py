@@ -11,7 +11,7 @@ from ml_collections import ConfigDict
 
 from jaxrobust.cli.configuration import parse
 from jaxrobust.core.compilation import enable_compilation_cache
-from jaxrobust.core.errors import InputError, JaxrobustError
+from jaxrobust.core.errors import InputError, JaxrobustError, first_line
 
 # Another process of a distributed run is gone; start all of them again to continue.
 LOST = 76
@@ -47,7 +47,7 @@ def run(argv: list[str]) -> int:
     if processes == 1:
       raise
     # A collective failed because another process is gone. An orderly exit would wait for it.
-    reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    reason = first_line(error)
     print(f"error: process {process} lost the others: {reason}", file=sys.stderr, flush=True)
     os._exit(LOST)
   if process == 0:

@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrobust.core.errors import InputError
+from jaxrobust.core.errors import InputError, first_line
 from jaxrobust.core.types import Array
 
 
@@ -147,7 +147,7 @@ def check_logits(classifier: Classifier, image_shape: tuple[int, int, int]) -> N
   try:
     logits = jax.eval_shape(lambda c, x, k: c(x, k), abstract, images, key)
   except Exception as error:
-    reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    reason = first_line(error)
     raise InputError(f"the classifier does not take images of shape {tuple(image_shape)}: {reason}") from error
   if logits.shape != (2, classifier.num_classes):
     raise InputError(f"the classifier returns {logits.shape[1:]} per image, expected ({classifier.num_classes},)")

@@ -8,6 +8,15 @@ and runs that were asked to stop and can be continued (75).
 from __future__ import annotations
 
 
+def first_line(error: BaseException) -> str:
+  """The first line of an error's text that says anything; its kind where none does.
+
+  >>> first_line(ValueError("\\n  no such file \\n at line 3")), first_line(KeyError())
+  ('no such file', 'KeyError')
+  """
+  return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
 class JaxrobustError(Exception):
   """Base of all errors raised on purpose; its text is one line."""
 

@@ -185,6 +185,18 @@ CATALOGUE: dict[str, Dataset] = {
     preprocessing=_CROP,
     class_map="sorted WordNet ids",
   ),
+  "imagenet-train": Dataset(
+    imagenet.training,
+    "ImageNet (ILSVRC 2012), training part",
+    1_281_167,
+    1000,
+    _IMAGENET,
+    _RESEARCH,
+    "imagenet",
+    "put train/n01440764/….JPEG there",
+    preprocessing=_CROP,
+    class_map="sorted WordNet ids",
+  ),
   "imagenet-real": Dataset(
     imagenet.real,
     "ImageNet-ReaL: the validation part with reassessed labels",

@@ -68,6 +68,11 @@ def validation(folder: Path, name: str = "imagenet", preprocessing: str = "resiz
   return _source(name, store, store.names, [class_index(wnid) for wnid in ids], preprocessing)
 
 
+def training(folder: Path, name: str = "imagenet-train", preprocessing: str = "resize256-crop224") -> EncodedSource:
+  """The training set: `train/n01440764/….JPEG`. Random crops are taken, on the device, from the preprocessed image."""
+  return by_wnid(folder / "train", name, preprocessing)
+
+
 def real(folder: Path, preprocessing: str = "resize256-crop224") -> EncodedSource:
   """ImageNet-ReaL (arXiv:2006.07159): validation images with all their right classes; images with none are left out."""
   path = folder / "real.json"

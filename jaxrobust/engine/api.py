@@ -11,7 +11,7 @@ from jaxrobust.attacks.losses import check_loss
 from jaxrobust.attacks.schedule import Cascade, Schedule, as_schedule
 from jaxrobust.core.classifier import Classifier, check_logits
 from jaxrobust.core.errors import InputError
-from jaxrobust.core.threat import Budget, inside
+from jaxrobust.core.threat import Budget
 from jaxrobust.core.types import Attack
 from jaxrobust.core.validation import check_images, check_targets
 from jaxrobust.engine.options import EngineOptions
@@ -163,13 +163,13 @@ def attack_images(
   )
   for verdict in engine.run():
     row = verdict.position
-    success = verdict.success and bool(inside(verdict.distance, budget))
+    success = verdict.broken(budget)
     if success:
       result.images[row] = verdict.image
     result.success[row], result.correct[row], result.nan[row] = success, verdict.correct, verdict.nan
     result.distance[row] = verdict.distance
     result.queries[row] = verdict.queries
-    result.robust[row] = verdict.correct and not success and not verdict.nan
+    result.robust[row] = verdict.robust(budget)
     if progress is not None:
       progress(engine.stats)
   return result._replace(stats=engine.stats)

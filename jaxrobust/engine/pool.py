@@ -68,6 +68,7 @@ class Pool:
     lookahead: int,
     seed: int,
     image_shape: tuple[int, ...],
+    randomised: bool,
   ):
     self.program = program
     self.stages = stages
@@ -84,7 +85,8 @@ class Pool:
     self._flags: deque[tuple[int, Any]] = deque()
     self._loaded: list[int] = []
     self._dispatch = 0
-    self.peeks = program.peeks and not lookahead
+    # A randomised classifier is judged with keys of its own, which a peek does not have.
+    self.peeks = program.peeks and not lookahead and not randomised
     # Points looked at after a move, and how many of them were successes.
     self._looks = 0.0
     self._hits = 0.0

@@ -81,10 +81,14 @@ class Engine:
       if stage.attack not in pools:
         program = Program(stage.attack, self.samples, options.steps_per_dispatch, options.devices)
         pools[stage.attack] = Pool(
-          program, self.schedule.stages, self.sizes, options.lookahead, self.seed, self.source.image_shape
+          program,
+          self.schedule.stages,
+          self.sizes,
+          options.lookahead,
+          self.seed,
+          self.source.image_shape,
+          self.classifier.randomised,
         )
-        # A randomised classifier is judged with keys of its own, which a peek does not have.
-        pools[stage.attack].peeks &= not self.classifier.randomised
     return pools
 
   def run(self) -> Iterator[Verdict]:

@@ -7,6 +7,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from jaxrobust.core.threat import inside
+
 
 class Examples(NamedTuple):
   """Some rows of a source: ids decide the keys, a target of -1 means none."""
@@ -57,6 +59,14 @@ class Verdict(NamedTuple):
   flat: int
   disagreements: int
   softmax: bool
+
+  def broken(self, eps: float) -> bool:
+    """Whether the success counts within `eps`; a minimal attack's may lie beyond it."""
+    return self.success and bool(inside(self.distance, eps))
+
+  def robust(self, eps: float) -> bool:
+    """Right before the attacks and after them; an output that is not a number is never robust."""
+    return self.correct and not self.broken(eps) and not self.nan
 
 
 @dataclasses.dataclass

@@ -7,7 +7,7 @@ import sys
 
 import jax
 
-from jaxrobust.core.errors import InputError
+from jaxrobust.core.errors import InputError, first_line
 
 
 def process_share(distributed: bool) -> tuple[int, int]:
@@ -27,7 +27,7 @@ def process_share(distributed: bool) -> tuple[int, int]:
         int(index) if index else None,
       )
     except (ValueError, RuntimeError) as error:
-      reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+      reason = first_line(error)
       raise InputError(f"cannot join the distributed runtime: {reason}") from error
   print(
     f"process {jax.process_index()} of {jax.process_count()}: {jax.local_device_count()} local devices",

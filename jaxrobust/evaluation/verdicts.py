@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from jaxrobust.core.threat import inside
 from jaxrobust.engine.verdict import Verdict
 
 # An attack that often sees successes which the verification does not confirm is itself a finding.
@@ -47,10 +46,9 @@ class VerdictBook:
     count = 0
     for verdict in verdicts:
       row, arrays = verdict.position, self.arrays
-      success = verdict.success and bool(inside(verdict.distance, self.eps))
       arrays["done"][row] = True
       arrays["correct"][row] = verdict.correct
-      arrays["robust"][row] = verdict.correct and not success and not verdict.nan
+      arrays["robust"][row] = verdict.robust(self.eps)
       arrays["nan"][row] = verdict.nan > 0
       arrays["disagree"][row] = verdict.disagreements > 0
       arrays["softmax"][row] = verdict.softmax

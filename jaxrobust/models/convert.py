@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import pathlib
 from typing import Any, NamedTuple
@@ -11,7 +10,7 @@ from jaxrobust.core.errors import InputError
 from jaxrobust.models.registry import MODELS, count_params, make_model
 from jaxrobust.models.torch_names import unwrap
 from jaxrobust.models.torch_weights import read_state
-from jaxrobust.models.weight_files import read_weights
+from jaxrobust.models.weight_files import read_hashed
 from jaxrobust.models.zoo import save_classifier
 
 
@@ -52,13 +51,13 @@ def convert_checkpoint(
   if (mean is None) != (std is None):
     raise InputError("mean and std belong together; give both or neither")
   spec, module = MODELS[arch], make_model(arch, num_classes, **(options or {}))
-  state, entry = unwrap(read_weights(checkpoint, sha256), key)
+  content, digest = read_hashed(checkpoint, sha256)
+  state, entry = unwrap(content, key)
   weights = read_state(module, state, spec.input_size)
   source = "given"
   if mean is None or std is None:
     source = "the architecture's" if weights.mean is None or weights.std is None else "stored in the checkpoint"
     mean, std = (weights.mean or spec.mean), (weights.std or spec.std)
-  digest = hashlib.sha256(pathlib.Path(checkpoint).read_bytes()).hexdigest()
   classes = spec.num_classes if num_classes is None else num_classes
   folder = save_classifier(
     out,

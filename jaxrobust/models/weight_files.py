@@ -35,26 +35,32 @@ _SAFETENSORS = {
 
 def read_weights(path: str | os.PathLike, sha256: str = "") -> Any:
   """The content of a weight file; `sha256` (or its first 8 or more digits) is checked where given."""
+  return read_hashed(path, sha256)[0]
+
+
+def read_hashed(path: str | os.PathLike, sha256: str = "") -> tuple[Any, str]:
+  """The content of a weight file and its sha256."""
   try:
     data = Path(path).read_bytes()
   except FileNotFoundError:
     raise InputError(f"no weights at {path}: the file does not exist") from None
   except OSError as error:
     raise StorageError(f"cannot read {path}: {error.strerror or error}") from None
-  _check_hash(path, data, sha256)
+  found = _check_hash(path, data, sha256)
   try:
-    return _read(data)
+    return _read(data), found
   except (InputError, CorruptFileError) as error:
     raise type(error)(f"{path}: {error}") from None
 
 
-def _check_hash(path: str | os.PathLike, data: bytes, wanted: str) -> None:
+def _check_hash(path: str | os.PathLike, data: bytes, wanted: str) -> str:
   wanted = wanted.lower()
   if wanted and (len(wanted) < 8 or wanted.strip("0123456789abcdef")):
     raise InputError(f"{wanted!r} is no sha256: at least 8 hexadecimal digits are needed")
   found = hashlib.sha256(data).hexdigest()
   if not found.startswith(wanted):
     raise CorruptFileError(f"{path} has sha256 {found}, expected {wanted}")
+  return found
 
 
 def _read(data: bytes) -> Any:

@@ -18,7 +18,8 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from jaxrobust.core.classifier import Classifier
-from jaxrobust.core.errors import CorruptFileError, InputError, StorageError
+from jaxrobust.core.errors import CorruptFileError, InputError, StorageError, first_line
+from jaxrobust.core.files import atomic_write
 from jaxrobust.models.registry import MODELS, abstract_variables, make_model
 
 _METADATA = "classifier.json"
@@ -72,9 +73,7 @@ def save_classifier(
     with _checkpointer() as checkpointer:
       checkpointer.save(path / _WEIGHTS, jax.device_get(variables), force=True)
       checkpointer.wait_until_finished()
-    temporary = path / f".{_METADATA}.tmp"
-    temporary.write_text(json.dumps(metadata, indent=2, sort_keys=True) + "\n")
-    os.replace(temporary, path / _METADATA)
+    atomic_write(path / _METADATA, json.dumps(metadata, indent=2, sort_keys=True) + "\n")
   except OSError as error:
     raise StorageError(f"cannot write the classifier to {path}: {error.strerror or error}") from None
   return path
@@ -129,7 +128,7 @@ def load_classifier(path: str | os.PathLike) -> Classifier:
     with _checkpointer() as checkpointer:
       variables = checkpointer.restore(folder / _WEIGHTS, target)
   except Exception as error:  # Orbax raises bare Exceptions for damaged files.
-    reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    reason = first_line(error)
     raise CorruptFileError(f"the weights in {path} cannot be read: {reason}") from None
   return Classifier.from_module(
     module, flax.core.unfreeze(variables), mean=metadata["mean"], std=metadata["std"], input_shape=shape

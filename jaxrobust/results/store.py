@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
-import secrets
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from jaxrobust.core.errors import CellMismatchError, CorruptFileError, StorageError
+from jaxrobust.core.files import atomic_write, temporary
 from jaxrobust.results.cell import Cell, Result, from_text, to_text
 from jaxrobust.results.plain import describe, differences, dumps, plain
 
@@ -18,42 +17,13 @@ TIMING = ".timing.json"
 _CELL_FILE = re.compile(r"[^.].*\.n[0-9]+\.seed[0-9]+\.json")
 
 
-def _temporary(folder: Path) -> Path:
-  # The leading dot keeps what a killed writer left behind out of every query.
-  return folder / f".tmp-{os.getpid()}-{secrets.token_hex(6)}"
-
-
-def atomic_write(path: str | Path, data: bytes | str) -> None:
-  """Writes a file so that readers see the old content or all of the new, never a part.
-
-  The data reaches the disk (fsync) under another name in the same folder before it takes the
-  final name, so a kill or a full disk at any moment leaves at most an unused file.
-  """
-  path = Path(path)
-  raw = data.encode("utf-8") if isinstance(data, str) else data
-  temporary = _temporary(path.parent)
-  try:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-      with open(temporary, "xb") as file:
-        file.write(raw)
-        file.flush()
-        os.fsync(file.fileno())
-      os.replace(temporary, path)
-    except BaseException:
-      temporary.unlink(missing_ok=True)
-      raise
-  except OSError as error:
-    raise StorageError(f"cannot write {path}: {error.strerror or error}") from None
-
-
 def check_writable(root: str | Path) -> None:
   """Makes the results folder and proves that a file can be written there.
 
   Called before any work starts: hours of computing must not end in "permission denied".
   """
   root = Path(root)
-  probe = _temporary(root)
+  probe = temporary(root)
   try:
     root.mkdir(parents=True, exist_ok=True)
     try:

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import orbax.checkpoint as ocp
 
-from jaxrobust.core.errors import CorruptFileError, StorageError
+from jaxrobust.core.errors import CorruptFileError, StorageError, first_line
 
 
 class Checkpoints:
@@ -37,7 +37,7 @@ class Checkpoints:
       if wait:
         self._manager.wait_until_finished()
     except (OSError, ValueError) as error:
-      raise StorageError(f"cannot write a checkpoint to {self.folder}: {_first_line(error)}") from None
+      raise StorageError(f"cannot write a checkpoint to {self.folder}: {first_line(error)}") from None
 
   def restore(self, template: Any, shardings: Any) -> tuple[Any, int] | None:
     """The newest checkpoint that can be read, laid out as `shardings`, and its step; None where there is none."""
@@ -49,7 +49,7 @@ class Checkpoints:
       try:
         return self._manager.restore(step, args=ocp.args.StandardRestore(target)), step
       except Exception as error:  # Orbax and TensorStore raise many kinds for damaged files.
-        reason = _first_line(error)
+        reason = first_line(error)
         print(f"checkpoint {self.folder / str(step)} cannot be read ({reason}); trying an older one", file=sys.stderr)
     if reason:
       raise CorruptFileError(f"no checkpoint in {self.folder} can be read: {reason}")
@@ -58,8 +58,3 @@ class Checkpoints:
   def close(self) -> None:
     """Waits for what is being written."""
     self._manager.close()
-
-
-def _first_line(error: BaseException) -> str:
-  lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-  return (lines[0] if lines else type(error).__name__)[:200]

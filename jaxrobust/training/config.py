@@ -79,7 +79,7 @@ class TrainConfig:
     }
     for name, bound in least.items():
       value = getattr(self, name)
-      whole = isinstance(getattr(TrainConfig, name), int) and name != "epochs"
+      whole = isinstance(getattr(TrainConfig, name), int)
       if isinstance(value, bool) or not isinstance(value, int if whole else int | float) or not value >= bound:
         kind = "whole number" if whole else "number"
         raise InputError(f"{name} must be a {kind} of at least {bound}, got {value!r}")

@@ -11,14 +11,14 @@ import numpy as np
 from flax import linen as nn
 
 from jaxrobust.core.errors import InputError
+from jaxrobust.models.registry import abstract_variables
 from jaxrobust.models.zoo import load_classifier
 
 
-def start_from(path: str, module: nn.Module, image_shape: tuple[int, ...]) -> Any:
+def start_from(path: str, module: nn.Module, image_shape: tuple[int, int, int]) -> Any:
   """Variables for `module` from a saved classifier; only a last layer of another width may differ."""
   given = flax.traverse_util.flatten_dict(load_classifier(path).variables["module"])
-  fresh = module.init({"params": jax.random.key(0)}, np.zeros((1, *image_shape), np.float32))
-  wanted = flax.traverse_util.flatten_dict(fresh)
+  wanted = flax.traverse_util.flatten_dict(abstract_variables(module, image_shape))
   if set(given) != set(wanted):
     odd = sorted("/".join(name) for name in set(given) ^ set(wanted))
     raise InputError(f"{path} holds another architecture than {type(module).__name__}: {', '.join(odd[:3])}")
@@ -29,5 +29,6 @@ def start_from(path: str, module: nn.Module, image_shape: tuple[int, ...]) -> An
     raise InputError(f"{path} does not fit {type(module).__name__}: {names} have other shapes")
   if other:
     print(f"the head {'/'.join(other[0][1:-1])} is new: {path} has another number of classes", file=sys.stderr)
-  chosen = {name: wanted[name] if name in other else given[name] for name in wanted}
-  return flax.traverse_util.unflatten_dict(chosen)
+    fresh = module.init({"params": jax.random.key(0)}, np.zeros((1, *image_shape), np.float32))
+    given |= {name: leaf for name, leaf in flax.traverse_util.flatten_dict(fresh).items() if name in other}
+  return flax.traverse_util.unflatten_dict(given)

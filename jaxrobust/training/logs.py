@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxrobust.core.errors import StorageError
+from jaxrobust.core.files import atomic_write
 
 _WRITERS = ("tensorboardX", "torch.utils.tensorboard", "tensorboard.summary.writer")
 
@@ -27,9 +28,7 @@ class Log:
     if not active:
       return
     try:
-      temporary = self.path.with_suffix(".tmp")
-      temporary.write_text("".join(json.dumps(entry) + "\n" for entry in self.entries))
-      os.replace(temporary, self.path)
+      atomic_write(self.path, "".join(json.dumps(entry) + "\n" for entry in self.entries))
       self._file = self.path.open("a")
     except OSError as error:
       raise StorageError(f"cannot write {self.path}: {error.strerror or error}") from None

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from jax.sharding import Mesh
 
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.errors import CellMismatchError, InputError, StoppedError, StorageError, TrainingError
+from jaxrobust.core.files import atomic_write
 from jaxrobust.core.mesh import make_mesh, replicated
 from jaxrobust.core.progress import Meter, show
 from jaxrobust.data.registry import DATASETS, load_data
@@ -69,7 +69,8 @@ class Run:
 def check_train_config(config: TrainConfig) -> None:
   """Looks every name up, so that a typo is found before the first network is trained."""
   MODELS[config.arch]
-  DATASETS[config.data] if not config.data.startswith("npz:") else load_data(config.data)
+  # Names that say more than a set's own (npz:PATH, folder:PATH, imagenet@5000) are understood by loading alone.
+  load_data(config.data) if set(config.data) & set(":@") else DATASETS[config.data]
   config.plan()
 
 
@@ -129,18 +130,21 @@ def _start(config: TrainConfig, folder: Path, mesh: Mesh, stop: StopRequest) -> 
   given = start_from(config.init, recipe.module, shape) if config.init else None
   key = jax.random.key(config.seed)
   build = lambda: init_state(recipe.module, recipe.optimiser, key, shape, recipe.plan.average is not None, given)
-  shardings = state_shardings(jax.eval_shape(build), mesh, config.sharding)
+  shapes = jax.eval_shape(build)
+  shardings = state_shardings(shapes, mesh, config.sharding)
   try:
     folder.mkdir(parents=True, exist_ok=True)
-    if jax.process_index() == 0:
-      temporary = folder / f".{_RUN}.tmp"
-      temporary.write_text(json.dumps(config.identity(), indent=2, sort_keys=True) + "\n")
-      os.replace(temporary, folder / _RUN)
   except OSError as error:
     raise StorageError(f"cannot write the run to {folder}: {error.strerror or error}") from None
+  if jax.process_index() == 0:
+    atomic_write(folder / _RUN, json.dumps(config.identity(), indent=2, sort_keys=True) + "\n")
   checkpoints = Checkpoints(folder / "checkpoints")
-  restored = checkpoints.restore(jax.eval_shape(build), shardings)
-  state, step = restored if restored else (jax.jit(build, out_shardings=shardings)(), 0)
+  restored = checkpoints.restore(shapes, shardings)
+  if restored:
+    state, step = restored
+  else:
+    # Weights that are given must not become constants of a program.
+    state, step = jax.device_put(build(), shardings) if given else jax.jit(build, out_shardings=shardings)(), 0
   log = Log(folder, step, active=jax.process_index() == 0)
   return Run(config, folder, recipe, mesh, data, size, total, log, checkpoints, stop), state
 
@@ -209,12 +213,16 @@ def _steps(run: Run, state: TrainState, meter: Meter) -> TrainState:
         _check(report, step, state)
         run.checkpoints.save(step, state, wait=leaving)
       if leaving:
-        raise StoppedError(f"asked to stop after step {step} of {run.total_steps}; run the same command to go on")
+        raise _stopped(run, step)
       if ended:
         _look_back(run, state, step)
   finally:
     stream.close()
   return state
+
+
+def _stopped(run: Run, step: int) -> StoppedError:
+  return StoppedError(f"asked to stop after step {step} of {run.total_steps}; run the same command to go on")
 
 
 def _check(report: dict[str, Any], step: int, state: TrainState) -> None:
@@ -234,21 +242,22 @@ def _look_back(run: Run, state: TrainState, step: int) -> None:
   recipe = run.recipe
   classifier = Classifier.from_module(recipe.module, variables, mean=recipe.mean, std=recipe.std)
   steps = run.config.validate_steps
-  score = validate(recipe.plan.objective, classifier, images, labels, steps, lambda: run.stop.asked)
+  # Several processes leave together, by vote: there it is carried through.
+  stopping = lambda: run.stop.asked and jax.process_count() == 1
+  score = validate(recipe.plan.objective, classifier, images, labels, steps, stopping)
   if score is None:
-    return
+    # Left here, where the checkpoint is: one step on, this epoch would never be looked at.
+    run.checkpoints.save(step, state, wait=True)
+    raise _stopped(run, step)
   scores = [Score(entry["clean"], entry["robust"]) for entry in run.log.entries if "robust" in entry]
   training = next((entry["accuracy"] for entry in reversed(run.log.entries) if "accuracy" in entry), 0.0)
   warning = overfitted([*scores, score], training)
-  run.log.write(step, epoch=run.epoch_of(step), clean=score.clean, robust=score.robust, **_named(warning))
+  named = {"warning": warning} if warning else {}
+  run.log.write(step, epoch=run.epoch_of(step), clean=score.clean, robust=score.robust, **named)
   if warning:
     print(warning, flush=True)
   if not scores or score.robust > max(old.robust for old in scores):
     _save(run, variables, run.folder / "best", {"step": step, "clean": score.clean, "robust": score.robust})
-
-
-def _named(warning: str | None) -> dict[str, str]:
-  return {"warning": warning} if warning else {}
 
 
 def host_variables(run: Run, state: TrainState) -> Any:
@@ -284,4 +293,3 @@ def _finish(run: Run, state: TrainState) -> None:
       {key: value for key, value in best["notes"].items() if key != "train"} if best else {"step": int(state.step)}
     )
     _save(run, variables, run.folder, extra)
-  Vote(run.mesh)(False)

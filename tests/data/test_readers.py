@@ -166,6 +166,13 @@ def test_folders_by_wordnet_id(root, name):
   assert images.shape == (2, 224, 224, 3)
 
 
+def test_the_training_part_of_imagenet(root):
+  picture(root / "imagenet" / "train" / B / "x.JPEG")
+  source = load_data("imagenet-train")
+  images, labels = all_of(source)
+  assert labels.tolist() == [281] and images.shape == (1, 224, 224, 3) and source.num_classes == 1000
+
+
 def test_imagenet_v2_counts_its_folders_as_numbers(root):
   for number in ("0", "1", "10", "999"):
     picture(root / "imagenetv2-matched-frequency-format-val" / number / "a.jpeg")

@@ -6,10 +6,14 @@ Deterministic corruptions are stored as images, random ones as (mean, variance, 
 Needs no jaxrobust. The peers are patched from outside where today's numpy, scipy and scikit-image have moved on.
 """
 
+import pathlib
 import sys
-import types
 
 import numpy as np
+
+# The worker of the bench knows what the peers miss; it needs no jaxrobust either.
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "jaxrobust" / "bench"))
+from corruption_worker import patch
 
 # Enough for averages that repeat to about one per cent.
 REPEATS = {"fog": 150, "frost": 150, "elastic_transform": 60, "motion_blur": 60, "snow": 30, "glass_blur": 3}
@@ -49,24 +53,6 @@ def drawing(height, width, seed=0):
   return np.uint8(np.clip(image, 0, 1) * 255)
 
 
-def patch():
-  """Gives the peers the names that have gone since."""
-  import scipy.ndimage
-  import skimage.filters
-
-  np.float_ = np.float64
-  np.fromstring = lambda data, dtype: np.frombuffer(data, dtype)
-  legacy = types.ModuleType("scipy.ndimage.interpolation")
-  legacy.map_coordinates = scipy.ndimage.map_coordinates
-  sys.modules["scipy.ndimage.interpolation"] = legacy
-  original = skimage.filters.gaussian
-
-  def gaussian(image, sigma=1, multichannel=None, **options):
-    return original(image, sigma, channel_axis=-1 if multichannel else None, **options)
-
-  skimage.filters.gaussian = gaussian
-
-
 def statistics(image, corrupt, repeats):
   rows = []
   for _ in range(repeats):
@@ -102,6 +88,7 @@ def magick(image, radius, sigma, angle):
 
 def main(path):
   patch()
+  np.fromstring = lambda data, dtype: np.frombuffer(data, dtype)
   import imagecorruptions
   from imagenet_c import corruptions as original
   from PIL import Image

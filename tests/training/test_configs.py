@@ -8,6 +8,7 @@ import pytest
 
 from jaxrobust.cli.configuration import load_config
 from jaxrobust.core.errors import InputError
+from jaxrobust.data.registry import DATASETS
 from jaxrobust.models.registry import MODELS
 from jaxrobust.training.config import make_train_config
 from jaxrobust.training.loop import train
@@ -37,6 +38,7 @@ def test_robustart_has_its_49_architectures_and_all_are_models():
 def test_robustart_configs_build(arch, words):
   made = make_train_config(config("robustart.py", arch + words))
   made.plan()
+  assert made.data in DATASETS
   assert (made.epochs, made.batch_size, made.schedule) == (100, 512, "cosine")
   assert (made.optimiser, made.weight_decay) in (("sgd", 1e-4), ("adamw", 0.05))
 
@@ -45,7 +47,7 @@ def test_robustart_configs_build(arch, words):
 def test_ares_bench_configs_build(arch):
   made = make_train_config(config("ares_bench.py", arch))
   plan = made.plan()
-  assert arch in MODELS and plan.average.decay == 0.9998 and plan.objective.num_steps == 3
+  assert arch in MODELS and made.data in DATASETS and plan.average.decay == 0.9998 and plan.objective.num_steps == 3
   assert plan.objective.eps == "4/255" and plan.objective.step_size == pytest.approx(2 / 3)
 
 

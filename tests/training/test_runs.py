@@ -14,9 +14,10 @@ import jax
 import numpy as np
 import pytest
 
-from jaxrobust.core.errors import CorruptFileError, StorageError, TrainingError
+from jaxrobust.core.errors import CorruptFileError, StoppedError, StorageError, TrainingError
 from jaxrobust.data.registry import load_data
 from jaxrobust.models.zoo import fingerprint, load_classifier
+from jaxrobust.training import loop
 from jaxrobust.training.config import TrainConfig
 from jaxrobust.training.logs import read_log
 from jaxrobust.training.loop import train
@@ -82,10 +83,28 @@ def test_a_run_that_is_killed_and_stopped_ends_with_the_same_curve_and_weights(w
   assert len(curve(whole)) == 30
 
 
+def test_a_run_that_is_stopped_inside_a_validation_does_not_lose_it(tmp_path, monkeypatch):
+  config = TrainConfig(epochs=2, batch_size=256, log_every=1, holdout=37, techniques=("fast-at",), validate_steps=2)
+  train(config, tmp_path / "whole", quiet=True)
+  original = loop.validate
+
+  def interrupted(*arguments):
+    os.kill(os.getpid(), signal.SIGTERM)
+    return original(*arguments)
+
+  monkeypatch.setattr(loop, "validate", interrupted)
+  with pytest.raises(StoppedError, match="asked to stop after step 5 of 10"):
+    train(config, tmp_path / "net", quiet=True)
+  monkeypatch.setattr(loop, "validate", original)
+  train(config, tmp_path / "net", quiet=True)
+  seen = [[(e["step"], e["clean"], e["robust"]) for e in read_log(tmp_path / name / "train.jsonl") if "robust" in e]
+          for name in ("whole", "net")]  # fmt: skip
+  assert seen[0] == seen[1] and len(seen[0]) == 2
+  assert fingerprint(load_classifier(tmp_path / "net")) == fingerprint(load_classifier(tmp_path / "whole"))
+
+
 def test_damaged_checkpoints_are_passed_over_and_none_is_an_error(tmp_path, capfd):
   out, config = tmp_path / "net", TrainConfig(epochs=2, batch_size=256, save_every=2, log_every=1)
-  stopped = TrainConfig(epochs=2, batch_size=256, save_every=2, log_every=1)
-  assert stopped == config
   train(config, out, quiet=True)
   reference = fingerprint(load_classifier(out))
   (out / "classifier.json").unlink()
