@@ -11,6 +11,7 @@ import importlib
 import os
 import sys
 
+from jaxrobust.cli.memory import start_with_huge_pages
 from jaxrobust.core.errors import JaxrobustError
 from jaxrobust.core.registry import unknown_name
 
@@ -28,6 +29,8 @@ COMMANDS = {
 
 def main(argv: list[str] | None = None) -> int:
   """Runs one command and returns its exit code; expected errors are one line on standard error."""
+  if argv is None:
+    start_with_huge_pages()
   words = sys.argv[1:] if argv is None else argv
   # Warnings of the runtime underneath would bury our own output.
   os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
