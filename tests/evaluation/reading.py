@@ -1,4 +1,4 @@
-"""Run by test_memory in processes of its own: a clean and a corrupted cell over N encoded pictures; prints the peak in MB.
+"""Run by test_memory in processes of its own: clean and corrupted cells over N encoded pictures; prints the peak in MB.
 
 The N examples are the same few files read again and again, so the disk holds a handful and the reader N.
 """
