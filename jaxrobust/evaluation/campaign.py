@@ -68,9 +68,11 @@ class Campaign:
   @property
   def left(self) -> list[Task]:
     """What is to be computed, cheapest first, each cell once."""
-    tasks = {task.job.cell.path(task.job.root): task for task in reversed(self.tasks)}
+    tasks: dict[Path, Task] = {}
+    for task in self.tasks:
+      tasks.setdefault(task.job.cell.path(task.job.root), task)
     waiting = [task for path, task in tasks.items() if path not in self.stored]
-    return sorted(reversed(waiting), key=lambda task: task.cost)
+    return sorted(waiting, key=lambda task: task.cost)
 
   def describe(self, seconds: float | None) -> Iterator[str]:
     """What will run, in lines for a reader; `seconds` of one forward pass of one image, if measured."""
