@@ -1,7 +1,7 @@
 """What a suite says of a classifier: the metrics of its paper, computed from cells alone.
 
-Proportions come with their Wilson interval and n. Averages over cells (R_c, OOD_d, …) are means of such proportions, each
-cell counting alike; they have no interval, because the cells share examples.
+Proportions come with their Wilson interval and n. Averages over cells (R_c, OOD_d, …) are means of such proportions,
+each cell counting alike; they have no interval, because the cells share examples.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import jax
@@ -24,7 +24,7 @@ from jaxrobust.engine.options import EngineOptions
 from jaxrobust.engine.scheduler import Engine
 from jaxrobust.evaluation.conditions import under
 from jaxrobust.evaluation.job import Job, RunOptions, ShareSource, make_job
-from jaxrobust.evaluation.plan import Part, Plan
+from jaxrobust.evaluation.plan import Part, Plan, title_of
 from jaxrobust.evaluation.runner import find_stored, run_job
 from jaxrobust.evaluation.sequences import SequenceSource
 from jaxrobust.evaluation.shared import Shared
@@ -127,9 +127,9 @@ def prepare(
         raise
       missing[title] = str(error)
       continue
-    tasks += [
-      Task(part, entry, make_job(shared, model, conditions[place], entry, out, options)) for entry in part.entries
-    ]
+    for entry in part.entries:
+      job = make_job(shared, model, conditions[place], entry, out, options)
+      tasks.append(Task(part, entry, replace(job, title=title_of(part, entry))))
   stored = frozenset(task.job.cell.path(task.job.root) for task in tasks if find_stored(task.job) is not None)
   return Campaign(plan, tuple(tasks), missing, stored)
 

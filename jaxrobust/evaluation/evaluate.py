@@ -23,7 +23,7 @@ from jaxrobust.evaluation.provenance import about_model
 from jaxrobust.evaluation.shared import Shared
 from jaxrobust.evaluation.suites import Entry
 from jaxrobust.models.zoo import load_classifier
-from jaxrobust.results import Cell, Result, check_writable
+from jaxrobust.results import Result, check_writable
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def evaluate(
   options: RunOptions | None = None,
   only: str | None = None,
   announce: Callable[[str], None] | None = None,
-  command: Callable[[Cell], str] | None = None,
+  command: Callable[[str], str] | None = None,
 ) -> Report:
   """Evaluates a classifier against a suite; cells that are already in `out` are not computed again.
 
@@ -99,7 +99,7 @@ def evaluate(
     options: everything else about the run; excludes batch_size and seed.
     only: of the suite's cells those whose `data/condition/attack@eps` matches this shell pattern.
     announce: told in lines what will run, what it will cost at the most, and which data is missing.
-    command: of a cell, the command line that computes it again, for its provenance.
+    command: of a cell, as `only` names it, the command line that computes it again, for its provenance.
 
   Example:
     >>> import jax.numpy as jnp

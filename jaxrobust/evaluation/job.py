@@ -78,7 +78,7 @@ class ShareSource:
 
 @dataclass(frozen=True)
 class Job:
-  """One cell to be computed, with all that it takes."""
+  """One cell to be computed, with all that it takes; `title` names it in its plan, as `data/condition/attack@eps`."""
 
   shared: Shared
   data: DataSource
@@ -88,6 +88,7 @@ class Job:
   root: Path
   options: RunOptions
   substituted: bool = False
+  title: str = ""
 
   @property
   def classifier(self) -> Classifier:

@@ -79,7 +79,7 @@ class Plan:
   parts: tuple[Part, ...]
 
   def only(self, pattern: str) -> Plan:
-    """The cells whose `data/condition/attack@eps` matches a shell pattern (conditions as they are written in cells)."""
+    """The cells whose `data/condition/attack@eps` matches a shell pattern."""
     parts = []
     for part in self.parts:
       kept = tuple(entry for entry in part.entries if _matches(part, entry, pattern))
@@ -89,18 +89,16 @@ class Plan:
     return replace(self, parts=tuple(parts))
 
 
-def cell_title(data: str, condition: str, attack: str, eps: str | None) -> str:
+def title_of(part: Part, entry: Entry) -> str:
   """How a cell is named on a command line: `data/condition/attack@eps`."""
-  return f"{data}/{condition}/{attack}" + ("" if eps is None else f"@{eps}")
+  condition = "clean" if part.condition == "none" else part.condition
+  return f"{part.data}/{condition}/{entry.attack}" + ("" if entry.eps is None else f"@{entry.eps.text}")
 
 
 def _matches(part: Part, entry: Entry, pattern: str) -> bool:
-  eps = None if entry.eps is None else entry.eps.text
-  title = cell_title(part.data, "clean" if part.condition == "none" else part.condition, entry.attack, eps)
-  # Cells name the severity table, plans leave it to the size of the images.
-  forms = {pattern, pattern.replace("-t32/", "/")}
+  title = title_of(part, entry)
   # An attack's id may hold brackets, which a shell pattern would read as a choice.
-  return any(title == form or fnmatch.fnmatchcase(title, form) for form in forms)
+  return title == pattern or fnmatch.fnmatchcase(title, pattern)
 
 
 def _load() -> None:

@@ -152,7 +152,7 @@ def make_result(job: Job, book: VerdictBook, positions: np.ndarray) -> Result:
     examples = {name: array for name, array in examples.items() if not name.startswith(SUMMARY_ONLY)}
   known = {"model": dict(job.shared.about)} if job.shared.about else {}
   if job.shared.command is not None:
-    known["command"] = job.shared.command(job.cell)  # type: ignore[assignment]
+    known["command"] = job.shared.command(job.title)  # type: ignore[assignment]
   origin = provenance(job.options.precision) | known
   return Result(
     cell=job.cell, config=job.config, summary=summary, examples=examples, provenance=origin, findings=findings

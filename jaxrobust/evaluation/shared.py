@@ -19,7 +19,6 @@ from jaxrobust.data.source import ArraySource, DataSource
 from jaxrobust.engine.verdict import CleanLogits
 from jaxrobust.evaluation.sequences import SequenceSource
 from jaxrobust.models.zoo import fingerprint
-from jaxrobust.results import Cell
 
 LARGEST_KEPT = 1 << 30
 
@@ -77,12 +76,12 @@ class Shared:
   Attributes:
     classifier: what is evaluated.
     about: what is known of it (`arch`, `family`, `technique`, `params`, `notes`), for provenance.
-    command: of a cell, the command line that computes it again.
+    command: of a cell, as `data/condition/attack@eps`, the command line that computes it again.
   """
 
   classifier: Classifier
   about: Mapping[str, Any] = field(default_factory=dict)
-  command: Callable[[Cell], str] | None = None
+  command: Callable[[str], str] | None = None
   _clean: OrderedDict[tuple, CleanLogits] = field(default_factory=OrderedDict)
   _kept: OrderedDict[tuple, KeptSource] = field(default_factory=OrderedDict)
 

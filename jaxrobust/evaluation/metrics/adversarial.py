@@ -1,8 +1,8 @@
 """Accuracy under attack, and what the papers make of it. Arguments are flags per example, never averages.
 
 accuracy under attack  right before and after the attack, of all examples
-attack success rate    of those right before: broken (ASR; Carlini and Wagner, RobustART, ARES), or of all examples: wrong
-                       after the attack, which is 1 - accuracy under attack (the other definition in use)
+attack success rate    of those right before: broken (ASR; RobustART, ARES); or of all examples: wrong after the
+                       attack, which is 1 - accuracy under attack (the other definition in use)
 AR                     1 - ASR (RobustART, arXiv:2109.05211, appendix D)
 WCAR                   the share, of those right before, that no attack breaks: pointwise, not the minimum of averages
 """
