@@ -104,7 +104,7 @@ def schedule_config(schedule: Schedule) -> list[dict[str, Any]]:
 
 def _search_config(schedule: Schedule) -> list[dict[str, Any]]:
   """The numbers of a rule that is more than its stages, such as a minimum-budget search."""
-  known = [field.name for field in fields(schedule)] if is_dataclass(schedule) else []
+  known: list[str] = [field.name for field in fields(schedule)] if is_dataclass(schedule) else []
   numbers = {name: getattr(schedule, name) for name in known if isinstance(getattr(schedule, name), (int, float))}
   # A clean pass has none but the flag that it is not minimal.
   return [{"schedule": type(schedule).__name__, **numbers}] if set(numbers) - {"minimal"} else []

@@ -9,6 +9,8 @@ number of its own that other papers report too. PGD's step of 1/255 is a quarter
 
 from __future__ import annotations
 
+from typing import Any
+
 from jaxrobust.core.threat import Budget
 from jaxrobust.evaluation.benchmarks.relatives import ARES_BENCH, corrupted, naturals
 from jaxrobust.evaluation.plan import BENCHMARKS, Part, Setting
@@ -35,7 +37,7 @@ def _budget(eps: Budget, factor: str) -> Budget:
 def _attacks(setting: Setting) -> list[Entry]:
   eps, norm = setting.eps, setting.norm
   if setting.small:
-    quick = {"norm": norm, "num_steps": 4, "queries": 20}
+    quick: dict[str, Any] = {"norm": norm, "num_steps": 4, "queries": 20}
     return [
       attack_entry("fgsm", eps, norm=norm),
       attack_entry("pgd", eps, norm=norm, num_steps=6, step_size=1 / 4),

@@ -6,7 +6,7 @@ listed (`npz:…`, one's own) has no relatives; its corruptions are made on the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from jaxrobust.evaluation.metrics.corruptions import ALEXNET_ERRORS
 from jaxrobust.evaluation.plan import Part, Setting
@@ -78,6 +78,6 @@ def corruption_of(part: Part) -> tuple[str, int]:
   return name, int(level)
 
 
-def naturals(setting: Setting, names: dict[str, tuple[str, ...]], entries: Sequence[Entry]) -> list[Part]:
+def naturals(setting: Setting, names: Mapping[str, Sequence[str]], entries: Sequence[Entry]) -> list[Part]:
   """The entries on every relative that the data set has."""
   return [Part(name, "none", tuple(entries), "natural") for name in names.get(setting.base, ())]

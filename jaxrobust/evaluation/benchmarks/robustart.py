@@ -9,6 +9,8 @@ The ninth attack, transfer, needs a source network: `jaxrobust transfer`.
 
 from __future__ import annotations
 
+from typing import Any
+
 from jaxrobust.evaluation.benchmarks.relatives import ENCODED, HARD, OUTLIERS, corrupted
 from jaxrobust.evaluation.plan import BENCHMARKS, Part, Setting
 from jaxrobust.evaluation.protocols import ROBUSTART, robustart_attacks
@@ -24,7 +26,7 @@ def _attacks(setting: Setting, size: str) -> list[Entry]:
   if not setting.small:
     return [entry for entry in robustart_attacks(size) if entry.attack != "none"]
   linf, l2, l1 = ROBUSTART[size]
-  steps = {"num_steps": 4, "step_size": 0.3}
+  steps: dict[str, Any] = {"num_steps": 4, "step_size": 0.3}
   return [
     attack_entry("fgsm", linf),
     attack_entry("pgd", linf, **steps),
