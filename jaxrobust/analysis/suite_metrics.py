@@ -174,4 +174,5 @@ METRICS: dict[str, Callable[[SuiteCells], Summary]] = {
   "ares": ares,
   "ares-bench": ares_bench,
   "nas-cell": nas_cell,
+  "robustbench": plain_suite,
 }

@@ -94,7 +94,7 @@ def command_of(config: ConfigDict, title: str) -> str:
 
 
 def print_summary(out: str, report: Report) -> None:
-  """The table of a set of attacks, or the metrics of a benchmark; both are stored as well."""
+  """The table of a set of attacks, or the metrics of a benchmark, which are stored as well."""
   from jaxrobust.analysis.suite_cells import write_summary
   from jaxrobust.analysis.suite_metrics import METRICS, summarise_suite
   from jaxrobust.cli.table import print_findings, print_metrics, print_reports
@@ -104,14 +104,14 @@ def print_summary(out: str, report: Report) -> None:
     print("other processes are still at work; the last one prints the summary")
     return
   assert report.plan is not None
-  summary = summarise_suite(report)
   if report.plan.name in METRICS:
+    summary = summarise_suite(report)
     print_metrics(f"{summary['model']} on {summary['data']}, {summary['suite']}", summary["metrics"])
     print_findings(report)
     for name, reason in report.missing.items():
       print(f"missing: {name}: {reason}")
+    print(f"summary: {write_summary(out, report, summary)}")
   else:
     part = report.plan.parts[0]
     where = part.data if part.condition == "none" else f"{part.data} under {part.condition}"
     print_reports(f"{where}, robust accuracy in %", [report])
-  print(f"summary: {write_summary(out, report, summary)}")

@@ -160,19 +160,17 @@ def _check(clean: np.ndarray, images: np.ndarray, ids: np.ndarray, norm: str, ep
 def judge_transfer(job: Job, adversarial: np.ndarray) -> Result:
   """The target's verdict on images made elsewhere: right on the clean image, and still right on the other."""
   assert job.entry.eps is not None
-  positions = np.arange(job.options.process, job.cell.n, job.options.processes)
-  book = VerdictBook(len(positions), False, job.entry.eps.value, job.classes)
-  for start in range(0, len(positions), _ROWS):
-    rows = np.arange(start, min(start + _ROWS, len(positions)))
-    ids = positions[rows]
+  book = VerdictBook(job.cell.n, False, job.entry.eps.value, job.classes)
+  for start in range(0, job.cell.n, _ROWS):
+    ids = np.arange(start, min(start + _ROWS, job.cell.n))
     images, labels = job.data.take(ids)
     before, after = (_logits(job, batch, ids) for batch in (images, adversarial[ids]))
-    book.record(_verdicts(rows, ids, labels, before, after, adversarial[ids]))
-  return make_result(job, book, positions)
+    book.record(_verdicts(ids, labels, before, after, adversarial[ids]))
+  return make_result(job, book, np.arange(job.cell.n))
 
 
 def _verdicts(
-  rows: np.ndarray, ids: np.ndarray, labels: np.ndarray, before: np.ndarray, after: np.ndarray, images: np.ndarray
+  ids: np.ndarray, labels: np.ndarray, before: np.ndarray, after: np.ndarray, images: np.ndarray
 ) -> Sequence[Verdict]:
   found = []
   for row, (example, label) in enumerate(zip(ids, labels, strict=True)):
@@ -181,7 +179,7 @@ def _verdicts(
     broken = not correct or not finite[1] or int(after[row].argmax()) != label
     found.append(
       Verdict(
-        int(rows[row]),
+        int(example),
         int(example),
         correct,
         broken,
