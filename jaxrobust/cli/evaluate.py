@@ -98,6 +98,7 @@ def print_summary(out: str, report: Report) -> None:
   from jaxrobust.analysis.suite_cells import write_summary
   from jaxrobust.analysis.suite_metrics import METRICS, summarise_suite
   from jaxrobust.cli.table import print_findings, print_metrics, print_reports
+  from jaxrobust.evaluation.campaign import missing_lines
   from jaxrobust.results.cell import INDEX
 
   if any(INDEX in result.examples for result in report.results):
@@ -108,8 +109,8 @@ def print_summary(out: str, report: Report) -> None:
     summary = summarise_suite(report)
     print_metrics(f"{summary['model']} on {summary['data']}, {summary['suite']}", summary["metrics"])
     print_findings(report)
-    for name, reason in report.missing.items():
-      print(f"missing: {name}: {reason}")
+    for line in missing_lines(report.missing):
+      print(line)
     print(f"summary: {write_summary(out, report, summary)}")
   else:
     part = report.plan.parts[0]

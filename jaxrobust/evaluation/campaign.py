@@ -7,7 +7,7 @@ clean pass per data set and condition, their compiled programs and their loaded 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -33,7 +33,6 @@ from jaxrobust.results import Result
 
 # Of one gradient, in forward passes.
 BACKWARD = 2
-_REASONS_SHOWN = 8
 
 
 @dataclass(frozen=True)
@@ -92,10 +91,7 @@ class Campaign:
     if seconds is not None and left:
       total = seconds * sum(task.cost for task in left)
       yield f"at most {readable(total)} in all, compilation aside; less where examples break early"
-    for name, reason in list(self.missing.items())[:_REASONS_SHOWN]:
-      yield f"missing: {name}: {reason}"
-    if len(self.missing) > _REASONS_SHOWN:
-      yield f"missing: {len(self.missing) - _REASONS_SHOWN} more"
+    yield from missing_lines(self.missing)
 
 
 def prepare(
@@ -199,6 +195,19 @@ def measure_forward(job: Job) -> float:
 
   clean_pass()  # Compiles, and reads the images.
   return clean_pass()
+
+
+def missing_lines(missing: Mapping[str, str]) -> Iterator[str]:
+  """What could not be had and how to get it, a line for each reason.
+
+  >>> list(missing_lines({"a": "no such folder", "b": "not installed", "c": "not installed"}))
+  ['missing: a: no such folder', 'missing: b and 1 more: not installed']
+  """
+  reasons: dict[str, list[str]] = {}
+  for name, reason in missing.items():
+    reasons.setdefault(reason, []).append(name)
+  for reason, names in reasons.items():
+    yield f"missing: {names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else "") + f": {reason}"
 
 
 def readable(seconds: float) -> str:

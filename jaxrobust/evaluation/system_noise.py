@@ -61,7 +61,7 @@ def system_source(source: DataSource, decoder: str, resize: str, size: int) -> S
   decoders, resizes = available()
   for name, there in ((decoder, decoders), (resize, resizes)):
     if name not in there:
-      raise InputError(f"{name} is not installed: pip install 'jaxrobust[system]'")
+      raise InputError(f"{name.partition('-')[0]} is not installed: pip install 'jaxrobust[system]'")
   return SystemSource(source, decoder, resize, size)
 
 
