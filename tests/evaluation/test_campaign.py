@@ -101,6 +101,7 @@ def test_ares_bench_completes(classifier, out):
   assert {"digits32-v2", "digits32-sketch", "corruption accuracy"} <= set(summary["metrics"])
 
 
+@pytest.mark.slow
 def test_ares_curves_come_from_single_runs(classifier, out):
   summary = summarise_suite(run(classifier, "ares,small", out))
   budget = summary["curves"]["budget: linf-bim-6,step_size=0.3-minimum-budget"]
@@ -143,7 +144,7 @@ def test_what_is_missing_is_listed_and_the_rest_runs(classifier, tmp_path, monke
 
 
 def test_targets_are_wrong_classes_and_reaching_them_is_the_only_success(classifier, tmp_path):
-  plain = attack_entry("pgd", "64/255", num_steps=8)
+  plain = attack_entry("pgd", "24/255", num_steps=8)
   both = run(classifier, [plain, targeted(plain)], tmp_path).results
   free, aimed = (result.examples for result in both)
   assert (free["robust"] <= aimed["robust"]).all() and free["robust"].sum() < aimed["robust"].sum()
