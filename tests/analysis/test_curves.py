@@ -1,0 +1,77 @@
+"""Curves and intervals against values computed by hand or by another formula."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from jaxrobust.analysis.curves import (
+  Curve,
+  accuracy_vs_budget,
+  accuracy_vs_queries,
+  accuracy_vs_severity,
+  accuracy_vs_strength,
+  area,
+  crossings,
+  success_vs_budget,
+)
+from jaxrobust.analysis.proportions import proportion, wilson
+from jaxrobust.core.errors import InputError
+
+
+@pytest.mark.parametrize(("successes", "n"), [(0, 7), (7, 7), (3, 500), (499, 500)])
+def test_wilson_bounds_are_the_roots_of_the_score_equation(successes, n):
+  share = successes / n
+  for bound in wilson(successes, n):
+    if 0 < bound < 1:
+      assert abs(share - bound) == pytest.approx(1.96 * np.sqrt(bound * (1 - bound) / n), rel=1e-9)
+  low, high = wilson(successes, n)
+  assert 0 <= low <= share <= high <= 1
+
+
+def test_wilson_refuses_impossible_counts():
+  for successes, n in ((1, 0), (-1, 5), (6, 5)):
+    with pytest.raises(InputError):
+      wilson(successes, n)
+  assert proportion(np.ones(3, bool)).value == 1.0
+
+
+def test_budget_curve_equals_a_count_at_every_budget():
+  rng = np.random.default_rng(0)
+  distance = rng.exponential(0.05, 200).astype(np.float32)
+  distance[:10], correct = np.inf, rng.random(200) < 0.9
+  curve = accuracy_vs_budget(distance, correct, [0.1, 0.01, 0.0])
+  assert curve.x.tolist() == [0.0, 0.01, 0.1]
+  for eps, accuracy in zip(curve.x, curve.y, strict=True):
+    assert accuracy == np.mean(correct & (distance > eps))
+  success = success_vs_budget(distance, correct, curve.x)
+  assert np.allclose(success.y, 1 - curve.y / correct.mean())
+  assert accuracy_vs_budget(np.array([np.nan]), np.array([True]), [0.1]).y[0] == 0
+
+
+def test_a_success_exactly_at_the_budget_counts():
+  eps = 8 / 255
+  assert accuracy_vs_budget(np.array([eps], np.float32), np.array([True]), [eps]).y[0] == 0
+
+
+def test_strength_curve_ends_at_the_final_verdict():
+  broken_at, correct = np.array([0, 1, 20, -1, -1]), np.array([0, 1, 1, 1, 1], bool)
+  robust = np.array([0, 0, 0, 1, 0], bool)
+  assert accuracy_vs_strength(broken_at, correct, range(21), robust).y[[0, 1, 20]].tolist() == [0.6, 0.4, 0.2]
+  assert accuracy_vs_queries(np.array([0, 2, 20, 20, 20]), correct, robust, [20]).y[0] == robust.mean()
+
+
+def test_area_and_crossings():
+  assert area(Curve([2.0], [0.3])) == 0.3
+  assert area(accuracy_vs_severity({5: 0.0}, clean=1.0)) == 0.5
+  one, other = Curve([0, 1, 2, 3], [3, 1, 1, 0]), Curve([0, 1, 2, 3], [2, 1, 1, 2])
+  assert crossings(one, other) == [1.0]
+  assert crossings(one, one) == []
+  # Touching without changing sides is no crossing.
+  assert crossings(one, Curve([0, 1, 2, 3], [2, 1, 1, -1])) == []
+
+
+def test_malformed_curves_are_refused():
+  for x, y in (([0, 0], [1, 1]), ([], []), ([0, 1], [1]), ([0, np.nan], [1, 1])):
+    with pytest.raises(InputError):
+      Curve(x, y)
