@@ -18,6 +18,7 @@ from jaxrobust.results.reader import Item, find_items, parse_item, read_items
 from jaxrobust.results.rows import COLUMNS, error_row, make_row
 
 INDEX = ".index.parquet"
+PORTION = 2048
 # Rows made by another version of this file are not reused.
 _VERSION = f"1.{SCHEMA}"
 
@@ -31,8 +32,7 @@ def build_index(root: str | os.PathLike) -> Any:
   items = find_items(folder)
   known = _load(folder)
   if known is None:
-    rows = _read_rows(folder, items)
-    table = _table(rows)
+    table = _read_table(folder, items)
     _save(folder, table)
     return table
   pa = require("pyarrow", "report", "the results index")
@@ -42,9 +42,16 @@ def build_index(root: str | os.PathLike) -> Any:
     return known
   kept = {item.path for item in items} - {item.path for item in changed}
   mask = pa.array([path in kept for path in known["path"].to_pylist()], pa.bool_())
-  table = pa.concat_tables([known.filter(mask), _table(_read_rows(folder, changed))])
+  table = pa.concat_tables([known.filter(mask), _read_table(folder, changed)])
   _save(folder, table)
   return table
+
+
+def _read_table(folder: Folder, items: list[Item]) -> Any:
+  pa = require("pyarrow", "report", "the results index")
+  # In portions: a hundred thousand rows of Python objects would keep the garbage collector busy.
+  parts = [_table(_read_rows(folder, items[at : at + PORTION])) for at in range(0, len(items), PORTION)]
+  return pa.concat_tables([_table([]), *parts])
 
 
 def _read_rows(folder: Folder, items: list[Item]) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ Damaged or hostile values cost a row its value and leave a finding; they never s
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Mapping
@@ -57,6 +58,7 @@ _CORRUPTION = re.compile(r"([a-z0-9_]+)-([1-9][0-9]?)(-.*)?")
 _TRANSFER = "transfer:"
 
 
+@functools.lru_cache(4096)
 def attack_norm(attack: str) -> str | None:
   """The norm an attack's id begins with, also behind a transfer's source.
 
@@ -69,6 +71,7 @@ def attack_norm(attack: str) -> str | None:
   return norm if norm in NORMS else None
 
 
+@functools.lru_cache(4096)
 def transfer_source(attack: str) -> str | None:
   """The model whose adversarial images these are, where they were made on another one.
 
@@ -80,6 +83,7 @@ def transfer_source(attack: str) -> str | None:
   return attack.removeprefix(_TRANSFER).rpartition(":")[0] or None
 
 
+@functools.lru_cache(4096)
 def parse_corruption(condition: str) -> tuple[str, int] | None:
   """The corruption and severity of a condition.
 
@@ -90,6 +94,7 @@ def parse_corruption(condition: str) -> tuple[str, int] | None:
   return match and (match[1], int(match[2]))
 
 
+@functools.lru_cache(4096)
 def budget_value(eps: str | None) -> float | None:
   """The number of a budget; None for no budget and for one that is no number, such as 1/0."""
   try:
