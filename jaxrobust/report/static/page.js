@@ -74,9 +74,15 @@ const JR = (() => {
 
   function currentBoard() {
     const boards = index.boards.filter((board) => board.data === view.data);
-    if (boards.length === 0) return index.boards[0];
-    return boards.find((board) => threatOf(board) === view.threat) || boards[0];
+    return boards.find((board) => threatOf(board) === view.threat) || usual(boards.length ? boards : index.boards.filter((board) => board.data === index.boards[0]?.data));
   }
+
+  // The threat model under which most models were attacked in most ways; of several, the largest budget.
+  const usual = (boards) => boards.reduce((best, board) => {
+    const [a, b] = [best, board].map((one) => [one.norm === boards[0].norm, one.rows.length, one.columns.length]);
+    const at = a.findIndex((value, k) => value !== b[k]);
+    return at < 0 || b[at] > a[at] ? board : best;
+  }, boards[0]);
 
   function boardRows(board) {
     const words = view.q.toLowerCase().split(/\s+/).filter(Boolean);
@@ -152,7 +158,7 @@ const JR = (() => {
         update("sort", key);
       };
       return h("th", { scope: "col", class: kind, title, "aria-sort": on ? (down ? "descending" : "ascending") : null },
-        h("button", { type: "button", onclick: flip }, label, h("span", { class: "arrow", "aria-hidden": "true" }, on ? (down ? " ↓" : " ↑") : "")));
+        h("button", { type: "button", onclick: flip }, key === "name" ? label : null, h("span", { class: "arrow", "aria-hidden": "true" }, on ? (down ? "↓" : "↑") : ""), key === "name" ? null : label));
     };
     drawFilters();
     drawTable();
@@ -245,12 +251,12 @@ const JR = (() => {
       const numbers = board.columns.map((column, c) => {
         if (own[c + 1] === null) return null;
         const files = doc.boards[key][c];
-        return h("li", {}, h("details", {}, h("summary", { title: column.title }, `${column.label} `, h("strong", {}, percent(own[c + 1][0])), h("span", { class: "quiet" }, `  ${span(own[c + 1])}, n = ${own[c + 1][3].toLocaleString("en")}`)),
-          h("ul", {}, files.map((path) => h("li", {}, fileLink(path))))));
+        return h("li", {}, h("details", {}, h("summary", { title: column.title }, `${column.label} `, h("strong", {}, percent(own[c + 1][0]))),
+          h("div", { class: "quiet" }, tell(own[c + 1])), h("ul", {}, files.map((path) => h("li", {}, fileLink(path))))));
       });
       const main = numberCell(own[1], true);
       return h("tr", {}, h("th", { scope: "row", class: "name" }, board.data, h("div", { class: "meta" }, threatOf(board))), main,
-        h("td", {}, own[1] ? `${better + 1} of ${board.rows.length}` : "–"), h("td", { class: "left" }, h("ul", {}, numbers)));
+        h("td", {}, own[1] ? `${better + 1} of ${board.rows.length}` : "–"), h("td", { class: "left" }, h("ul", { class: "numbers" }, numbers)));
     });
     if (rows.length === 0) return null;
     return h("section", {}, h("h2", {}, "Standing"), h("p", { class: "quiet" }, "Open a number to see the cell files it was counted from."),
@@ -262,10 +268,13 @@ const JR = (() => {
     for (const data of sets) {
       for (const norm of ["linf", "l2", "l1"]) {
         const curves = doc.curves.filter((curve) => curve.kind === "budget" && curve.data === data && curve.norm === norm);
-        if (curves.length) charts.push(lineChart(`${data}: accuracy against ${norm} budget`, budgetLabel(norm), curves.map((curve) => ({ name: curve.attack, points: scaled(curve) }))));
+        if (curves.length) charts.push(lineChart(`${data}: accuracy against ${norm} budget`, budgetLabel(norm), sensible(curves.map((curve) => ({ name: curve.attack, points: scaled(curve) })))));
+        const strength = doc.curves.filter((curve) => curve.kind === "strength" && curve.data === data && curve.norm === norm);
+        for (const eps of [...new Set(strength.map(budgetOf))]) {
+          const own = strength.filter((curve) => budgetOf(curve) === eps);
+          charts.push(lineChart(`${data}: accuracy against attack steps, ${norm} ${eps}`, "attack steps", levelled(own.map((curve) => ({ name: curve.attack, points: curve.points })))));
+        }
       }
-      const strength = doc.curves.filter((curve) => curve.kind === "strength" && curve.data === data);
-      if (strength.length) charts.push(lineChart(`${data}: accuracy against attack steps`, "attack steps", strength.map((curve) => ({ name: curve.attack, points: curve.points }))));
       const severity = severityPoints(doc, data);
       if (severity.length > 1) charts.push(lineChart(`${data}: accuracy against corruption severity`, "severity", [{ name: "mean over corruptions", points: severity }]));
     }
@@ -274,6 +283,19 @@ const JR = (() => {
 
   const budgetLabel = (norm) => (norm === "linf" ? "budget × 255" : `${norm} budget`);
   const scaled = (curve) => (curve.norm === "linf" ? curve.points.map(([x, y]) => [x * 255, y]) : curve.points);
+  const budgetOf = (curve) => curve.attack.split("@")[1] || "";
+  // An example that no number of further steps breaks stays right: the curve goes on level.
+  const levelled = (series) => {
+    const last = Math.max(...series.flatMap((one) => one.points.map((point) => point[0])));
+    return series.map((one) => ({ ...one, points: one.points.at(-1)[0] < last ? [...one.points, [last, one.points.at(-1)[1]]] : one.points }));
+  };
+  // Distances have long tails; what is compared are budgets near those that were tried.
+  const sensible = (series) => {
+    const tried = series.filter((one) => one.points.length <= 15).map((one) => one.points.at(-1)[0]);
+    const fallen = series.map((one) => (one.points.find((point) => point[1] <= 5) || one.points.at(-1))[0]);
+    const limit = tried.length ? 2 * Math.max(...tried) : Math.max(...fallen);
+    return series.map((one) => ({ ...one, points: one.points.filter((point) => point[0] <= limit) })).filter((one) => one.points.length > 1);
+  };
   const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
 
   function severityPoints(doc, data) {
@@ -385,11 +407,12 @@ const JR = (() => {
   function compareCharts(board, models, docs) {
     const charts = [], kinds = [["budget", board.norm ? budgetLabel(board.norm) : ""], ["strength", "attack steps"]];
     for (const [kind, label] of kinds) {
-      const of = (doc) => doc.curves.filter((curve) => curve.kind === kind && curve.data === board.data && (kind === "strength" || curve.norm === board.norm));
+      const of = (doc) => doc.curves.filter((curve) => curve.kind === kind && curve.data === board.data && curve.norm === board.norm && (kind === "budget" || budgetOf(curve) === board.eps));
       const attacks = [...new Set(docs.flatMap((doc) => of(doc).map((curve) => curve.attack)))].sort();
       for (const attack of attacks) {
         const series = models.map((model, at) => ({ name: model.name, curve: of(docs[at]).find((curve) => curve.attack === attack) })).filter((one) => one.curve);
-        if (series.length > 1) charts.push(lineChart(attack, label, series.map((one) => ({ name: one.name, points: kind === "budget" ? scaled(one.curve) : one.curve.points }))));
+        const plain = series.map((one) => ({ name: one.name, points: kind === "budget" ? scaled(one.curve) : one.curve.points }));
+        if (series.length > 1) charts.push(lineChart(`${attack}: accuracy against ${kind === "budget" ? "budget" : "attack steps"}`, label, kind === "budget" ? sensible(plain) : levelled(plain)));
       }
     }
     const severity = models.map((model, at) => ({ name: model.name, points: severityPoints(docs[at], board.data) })).filter((one) => one.points.length > 1);
