@@ -8,7 +8,9 @@ from jaxrobust.cli.configuration import parse
 from jaxrobust.core.errors import InputError
 
 DEFAULTS = {"out": "site", "plots": "auto"}
-USAGE = "RESULTS: a page, tables and plots of a results folder (local, or gs://… and the like); plots are auto, yes or no"
+USAGE = (
+  "RESULTS: a page, tables and plots of a results folder (local, or gs://… and the like); plots are auto, yes or no"
+)
 
 
 def run(argv: list[str]) -> int:

@@ -43,10 +43,14 @@ class Board:
 
 
 WORST = Column(
-  "worst", "Robust", "Right under every attack of this threat model: the worst case of each example over all attacks run"
+  "worst",
+  "Robust",
+  "Right under every attack of this threat model: the worst case of each example over all attacks run",
 )
 CLEAN = Column("clean", "Clean", "Right without an attack")
-CORRUPTED = Column("corruptions", "Corruptions", "Mean accuracy over all corruptions and severities run, without an attack")
+CORRUPTED = Column(
+  "corruptions", "Corruptions", "Mean accuracy over all corruptions and severities run, without an attack"
+)
 
 Entry = tuple[Number, tuple[str, ...]]
 
@@ -56,7 +60,7 @@ def make_boards(facts: Sequence[Fact]) -> list[Board]:
   groups: dict[str, dict[str, list[Fact]]] = {}
   for fact in facts:
     groups.setdefault(fact.cell.data, {}).setdefault(fact.cell.model, []).append(fact)
-  boards = []
+  boards: list[Board] = []
   for data, models in sorted(groups.items(), key=lambda group: (-len(group[1]), group[0])):
     threats = _threats([fact for group in models.values() for fact in group])
     boards.extend(_board(data, norm, eps, models) for norm, eps in threats or [("", "")])
@@ -100,9 +104,12 @@ def _board(data: str, norm: str, eps: str, models: dict[str, list[Fact]]) -> Boa
       found[model] = entries
   if any(CORRUPTED.key in entries for entries in found.values()):
     columns.append(CORRUPTED)
-  pick = lambda entries, index: tuple(entries[c.key][index] if c.key in entries else (None, ())[index] for c in columns)
-  rows = {model: pick(entries, 0) for model, entries in found.items()}
-  return Board(data, norm, eps, tuple(columns), rows, {model: pick(entries, 1) for model, entries in found.items()})
+  empty: tuple[None, tuple[str, ...]] = (None, ())
+  numbers, paths = (
+    {model: tuple(entries.get(c.key, empty)[part] for c in columns) for model, entries in found.items()}
+    for part in (0, 1)
+  )
+  return Board(data, norm, eps, tuple(columns), numbers, paths)  # type: ignore[arg-type]
 
 
 Attacked = tuple[Number, np.ndarray | None, tuple[str, ...]]
@@ -149,7 +156,25 @@ def corruption_mean(facts: Sequence[Fact]) -> Entry | None:
   return Number(value, number.low, number.high, n), tuple(fact.path for fact in found)
 
 
-_UPPER = {"fgsm", "pgd", "mim", "bim", "apgd", "ce", "dlr", "fab", "cw", "ddn", "fmn", "ead", "mm3", "mm5", "mm9", "mm+", "t"}
+_UPPER = {
+  "fgsm",
+  "pgd",
+  "mim",
+  "bim",
+  "apgd",
+  "ce",
+  "dlr",
+  "fab",
+  "cw",
+  "ddn",
+  "fmn",
+  "ead",
+  "mm3",
+  "mm5",
+  "mm9",
+  "mm+",
+  "t",
+}
 
 
 def short_name(attack: str) -> str:

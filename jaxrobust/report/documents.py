@@ -11,6 +11,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from jaxrobust.analysis.curves import Curve
 from jaxrobust.report.boards import Board
 from jaxrobust.report.facts import Fact
@@ -71,7 +73,9 @@ def transfer_maps(models: Mapping[str, Sequence[Fact]]) -> list[dict[str, Any]]:
   for (data, attack), values in sorted(found.items()):
     sources, targets = (sorted({pair[side] for pair in values}) for side in (0, 1))
     rows = [[values.get((source, target)) for target in targets] for source in sources]
-    maps.append({"data": data, "attack": attack, "sources": sources, "targets": [order[t] for t in targets], "values": rows})
+    maps.append(
+      {"data": data, "attack": attack, "sources": sources, "targets": [order[t] for t in targets], "values": rows}
+    )
   return maps
 
 
@@ -128,7 +132,9 @@ def budget_curves(facts: Sequence[Fact]) -> list[dict[str, Any]]:
   Attacks without a budget give one from their distances; attacks with one give a point per budget they were run
   at, and the clean accuracy at zero.
   """
-  curves, points, clean = [], {}, {}
+  curves: list[dict[str, Any]] = []
+  points: dict[tuple[str, str, str], dict[float, float]] = {}
+  clean: dict[str, float] = {}
   for fact in facts:
     cell = fact.cell
     if cell.condition != "clean" or fact.source:
@@ -146,7 +152,7 @@ def budget_curves(facts: Sequence[Fact]) -> list[dict[str, Any]]:
       values.setdefault(0.0, clean[data])
     if len(values) > 1:
       xs = sorted(values)
-      curves.append(_curve(data, "budget", norm, attack, Curve(xs, [values[x] for x in xs])))
+      curves.append(_curve(data, "budget", norm, attack, Curve(np.array(xs), np.array([values[x] for x in xs]))))
   return sorted(curves, key=lambda curve: (curve["data"], curve["norm"], curve["attack"]))
 
 

@@ -131,7 +131,7 @@ def make_fact(path: str, result: Result) -> Fact:
   if robust is not None:
     number = Number.of(int(robust.sum()), len(robust))
   else:
-    value = result.summary.get("robust_accuracy")
+    value: Any = result.summary.get("robust_accuracy")
     if type(value) not in (int, float) or not 0 <= value <= 1 or cell.n > 2**53:
       raise CorruptFileError("the cell holds neither flags nor a robust_accuracy")
     number = Number(float(value), *wilson(round(value * cell.n), cell.n), cell.n)

@@ -6,6 +6,7 @@ wherever it is missing, outdated or damaged it is made anew. A folder that canno
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 from typing import Any
@@ -101,8 +102,6 @@ def _save(folder: Folder, table: Any) -> None:
   parquet = require("pyarrow.parquet", "report", "the results index")
   buffer = io.BytesIO()
   parquet.write_table(table, buffer, compression="zstd")
-  try:
+  # A read-only folder can be queried all the same.
+  with contextlib.suppress(OSError):
     folder.write(INDEX, buffer.getvalue())
-  except OSError:
-    # A read-only folder can be queried all the same.
-    pass

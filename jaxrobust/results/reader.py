@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxrobust.core.errors import CellMismatchError, CorruptFileError, JaxrobustError, StorageError
-from jaxrobust.results.cell import Result, from_text
+from jaxrobust.results.cell import SCHEMA, Result, from_text, to_text
 from jaxrobust.results.folder import File, Folder, open_folder
+from jaxrobust.results.plain import loads
 from jaxrobust.results.shards import merge_results, parse_shard_name
 
 # Flags of 100 million examples fit ten times; what is larger is no cell, and must not fill the memory.
@@ -143,3 +144,21 @@ def read_results(
       elif not item.missing:
         text = f"{folder.show(item.path)}: {error}; remove the file to compute the cell again"
         raise CorruptFileError(text) from None
+
+
+def migrate_folder(root: str | os.PathLike) -> int:
+  """Writes every cell of an earlier schema anew, in the present one; returns how many there were.
+
+  Not needed for reading, which migrates as it goes; it spares later versions the old schemas. Damaged files stay.
+  """
+  folder, count = open_folder(root), 0
+  for item, parts in read_items(folder, [item for item in find_items(folder) if len(item.parts) == 1]):
+    try:
+      if isinstance(parts, JaxrobustError) or loads(parts[0])["schema"] == SCHEMA:
+        continue
+      text = to_text(from_text(parts[0]))
+    except (JaxrobustError, ValueError, TypeError, KeyError):
+      continue
+    folder.write(item.parts[0].path, text.encode("utf-8"))
+    count += 1
+  return count

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from jaxrobust.core.errors import CellMismatchError, CorruptFileError, StorageError
 from jaxrobust.core import files as files_module
+from jaxrobust.core.errors import CellMismatchError, CorruptFileError, StorageError
 from jaxrobust.results.cell import to_text
 from jaxrobust.results.partial import save_partial
 from jaxrobust.results.reader import load_results

@@ -291,7 +291,7 @@ const JR = (() => {
   };
   // Distances have long tails; what is compared are budgets near those that were tried.
   const sensible = (series) => {
-    const tried = series.filter((one) => one.points.length <= 15).map((one) => one.points.at(-1)[0]);
+    const tried = series.filter((one) => one.points.length <= 9).map((one) => one.points.at(-1)[0]);
     const fallen = series.map((one) => (one.points.find((point) => point[1] <= 5) || one.points.at(-1))[0]);
     const limit = tried.length ? 2 * Math.max(...tried) : Math.max(...fallen);
     return series.map((one) => ({ ...one, points: one.points.filter((point) => point[0] <= limit) })).filter((one) => one.points.length > 1);
@@ -458,7 +458,7 @@ const JR = (() => {
     const lines = series.map((one, at) => {
       const look = `c${at % 6}${at > 5 ? " dash" : ""}`;
       const path = one.points.map((point, k) => `${k ? "L" : "M"}${x(point[0]).toFixed(1)} ${y(point[1]).toFixed(1)}`).join("");
-      const dots = one.points.length > 15 ? [] : one.points.map((point) => s("circle", { class: `series ${look}`, cx: x(point[0]), cy: y(point[1]), r: 2.6 }, s("title", {}, `${one.name}: ${percent(point[1])} % at ${Number(point[0].toPrecision(4))}`)));
+      const dots = one.points.length > 9 ? [] : one.points.map((point) => s("circle", { class: `series ${look}`, cx: x(point[0]), cy: y(point[1]), r: 2.6 }, s("title", {}, `${one.name}: ${percent(point[1])} % at ${Number(point[0].toPrecision(4))}`)));
       return [s("path", { class: `series ${look}`, d: path }), dots];
     });
     const drawing = s("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${title}. The values follow as a table.` }, marks, below, lines,
