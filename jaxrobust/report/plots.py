@@ -6,9 +6,10 @@ Drawn without a display and without the date, so that the same results give the 
 from __future__ import annotations
 
 import io
+import itertools
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ def write_plots(models: Mapping[str, Sequence[Fact]], boards: Sequence[Board], o
   matplotlib = require("matplotlib", "report", "drawing plots")
   plt = require("matplotlib.pyplot", "report", "drawing plots")
   plt.switch_backend("agg")
-  drawings = [
+  drawings: list[tuple[str, Callable[[Any, Any], Any], Any]] = [
     *((f"bars-{_board_name(board)}", _bars, board) for board in boards),
     *((f"scatter-{_board_name(board)}", _scatter, board) for board in boards if board.norm and len(board.rows) > 1),
     *((f"curves-{'-'.join(key)}", _curves, (key, curves)) for key, curves in _curve_groups(models).items()),
@@ -105,12 +106,11 @@ def _scatter(plt: Any, board: Board) -> Any:
   """Robust against clean accuracy."""
   keys = [column.key for column in board.columns]
   pairs = [(model, numbers[keys.index(CLEAN.key)], numbers[keys.index(WORST.key)]) for model, numbers in ranked(board)]
-  pairs = [pair for pair in pairs if pair[1] is not None and pair[2] is not None]
+  known = [(model, 100 * c.value, 100 * w.value) for model, c, w in pairs if c is not None and w is not None]
   figure, axes = plt.subplots(figsize=(4.6, 4.2))
-  axes.scatter([100 * c.value for _, c, _ in pairs], [100 * w.value for _, _, w in pairs], s=22, color=COLOURS[0])
-  for model, clean, worst in pairs if len(pairs) <= 15 else ():
-    place = (100 * clean.value, 100 * worst.value)
-    axes.annotate(label(model, 20), place, xytext=(4, 3), textcoords="offset points", fontsize=7)
+  axes.scatter([clean for _, clean, _ in known], [worst for _, _, worst in known], s=22, color=COLOURS[0])
+  for model, clean, worst in known if len(known) <= 15 else ():
+    axes.annotate(label(model, 20), (clean, worst), xytext=(4, 3), textcoords="offset points", fontsize=7)
   axes.set_xlabel("clean accuracy, %")
   axes.set_ylabel("robust accuracy, %")
   axes.set_title(label(board.name, 60))
@@ -130,7 +130,7 @@ def _curves(plt: Any, content: tuple[tuple[str, str, str], list[tuple[str, list]
   """Accuracy against budget of the models with the largest areas under their curves."""
   (data, norm, attack), curves = content
   figure, axes = plt.subplots(figsize=(5.2, 3.6))
-  area = lambda points: -sum((x1 - x0) * (y0 + y1) for (x0, y0), (x1, y1) in zip(points, points[1:], strict=False))
+  area = lambda points: -sum((x1 - x0) * (y0 + y1) for (x0, y0), (x1, y1) in itertools.pairwise(points))
   scale = 255 if norm == "linf" else 1
   for colour, (model, points) in zip(
     COLOURS, sorted(curves, key=lambda c: (area(c[1]), c[0]))[:MOST_CURVES], strict=False

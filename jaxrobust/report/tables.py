@@ -102,7 +102,7 @@ def _one_line(text: str) -> str:
 
 def _markdown(text: str) -> str:
   """Text as text: every character that Markdown or HTML gives a meaning is escaped."""
-  escaped = re.sub(r"([\\`*_{}\[\]()#+!|~$@-])", r"\\\1", _one_line(text))
+  escaped = re.sub(r"([\\`*_{}\[\]()#!|~$@])", r"\\\1", _one_line(text))
   return escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 

@@ -28,7 +28,16 @@ from jaxrobust.results.rows import attack_norm, budget_value, parse_corruption
 
 SOURCE = "OODRobustBench model_info"
 # Their names of shifted data sets, and ours where they differ.
-SHIFTS = {"cifar10.1": "cifar10.1-v6", "cinic": "cinic10"}
+SHIFTS = {
+  "cifar10.1": "cifar10.1-v6",
+  "cinic": "cinic10",
+  "v2": "imagenet-v2",
+  "A": "imagenet-a",
+  "R": "imagenet-r",
+  "S": "imagenet-sketch",
+  "V": "imagenet-v",
+  "ON": "objectnet",
+}
 ATTACKS = {"aa": "autoattack"}
 # Natural shifts of a data set have names of their own; those of other data sets begin with its name.
 BASES = {"cinic10": "cifar10", "objectnet": "imagenet"}
