@@ -23,7 +23,10 @@ def result(cell, examples, about=None, **more):
   return Result(cell=cell, config={}, summary=summary, examples=examples, provenance=provenance, **more)
 
 
-def write_model(root, name, at, n=40, rich=True, fast=False):
+ATTACKS = ("linf-fgsm", "linf-pgd-20", "linf-autoattack")
+
+
+def write_model(root, name, at, n=40, rich=True, fast=False, attacks=ATTACKS, budgets=("4/255", "8/255")):
   """Cells of one model; `fast` leaves out what makes files safe on disk."""
   rng = np.random.default_rng(at)
   flags = lambda share: rng.random(n) < share
@@ -32,8 +35,8 @@ def write_model(root, name, at, n=40, rich=True, fast=False):
   distance = np.where(correct, rng.exponential(0.05, n), 0).astype(np.float32)
   distance[correct & flags(0.1)] = np.inf
   cells = {("clean", "none", None): {"correct": correct, "robust": correct}}
-  for attack in ("linf-fgsm", "linf-pgd-20", "linf-autoattack"):
-    for eps in ("4/255", "8/255"):
+  for attack in attacks:
+    for eps in budgets:
       robust = correct & flags(0.6)
       broken_at = np.where(robust, -1, np.where(correct, rng.integers(1, 20, n), 0)).astype(np.int32)
       cells["clean", attack, eps] = {"correct": correct, "robust": robust, "broken_at": broken_at}
@@ -69,5 +72,6 @@ def write_shift(root, name, at, n=30):
   correct = rng.random(n) < 0.7
   for attack, eps, robust in (("none", None, correct), ("l2-pgd-20", "0.5", correct & (rng.random(n) < 0.5))):
     save_result(
-      root, result(Cell(model=name, data="digits-v2", attack=attack, eps=eps, n=n), {"correct": correct, "robust": robust})
+      root,
+      result(Cell(model=name, data="digits-v2", attack=attack, eps=eps, n=n), {"correct": correct, "robust": robust}),
     )

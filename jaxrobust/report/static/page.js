@@ -73,8 +73,9 @@ const JR = (() => {
   let view = { ...first };
 
   function currentBoard() {
-    const boards = index.boards.filter((board) => board.data === view.data);
-    return boards.find((board) => threatOf(board) === view.threat) || usual(boards.length ? boards : index.boards.filter((board) => board.data === index.boards[0]?.data));
+    const data = index.boards.some((board) => board.data === view.data) ? view.data : index.boards[0]?.data;
+    const boards = index.boards.filter((board) => board.data === data);
+    return boards.find((board) => threatOf(board) === view.threat) || usual(boards);
   }
 
   // The threat model under which most models were attacked in most ways; of several, the largest budget.
@@ -264,21 +265,28 @@ const JR = (() => {
   }
 
   function curveSection(doc, sets) {
+    const drawn = sets.filter((data) => doc.curves.some((curve) => curve.data === data) || severityPoints(doc, data).length > 1);
+    if (drawn.length === 0) return null;
+    const body = h("div", { class: "charts" }), draw = (data) => body.replaceChildren(...modelCharts(doc, data));
+    draw(drawn[0]);
+    const select = drawn.length > 1 ? h("form", { class: "filters" }, choice("Data set", "curves", drawn.map((data) => [data, data]), drawn[0], draw)) : null;
+    return h("section", {}, h("h2", {}, "Curves"), select, body);
+  }
+
+  function modelCharts(doc, data) {
     const charts = [];
-    for (const data of sets) {
-      for (const norm of ["linf", "l2", "l1"]) {
-        const curves = doc.curves.filter((curve) => curve.kind === "budget" && curve.data === data && curve.norm === norm);
-        if (curves.length) charts.push(lineChart(`${data}: accuracy against ${norm} budget`, budgetLabel(norm), sensible(curves.map((curve) => ({ name: curve.attack, points: scaled(curve) })))));
-        const strength = doc.curves.filter((curve) => curve.kind === "strength" && curve.data === data && curve.norm === norm);
-        for (const eps of [...new Set(strength.map(budgetOf))]) {
-          const own = strength.filter((curve) => budgetOf(curve) === eps);
-          charts.push(lineChart(`${data}: accuracy against attack steps, ${norm} ${eps}`, "attack steps", levelled(own.map((curve) => ({ name: curve.attack, points: curve.points })))));
-        }
+    for (const norm of ["linf", "l2", "l1"]) {
+      const own = doc.curves.filter((curve) => curve.data === data && curve.norm === norm);
+      const budget = own.filter((curve) => curve.kind === "budget"), strength = own.filter((curve) => curve.kind === "strength");
+      if (budget.length) charts.push(lineChart(`${data}: accuracy against ${norm} budget`, budgetLabel(norm), sensible(budget.map((curve) => ({ name: curve.attack, points: scaled(curve) })))));
+      for (const eps of [...new Set(strength.map(budgetOf))]) {
+        const series = strength.filter((curve) => budgetOf(curve) === eps).map((curve) => ({ name: curve.attack, points: curve.points }));
+        charts.push(lineChart(`${data}: accuracy against attack steps, ${norm} ${eps}`, "attack steps", levelled(series)));
       }
-      const severity = severityPoints(doc, data);
-      if (severity.length > 1) charts.push(lineChart(`${data}: accuracy against corruption severity`, "severity", [{ name: "mean over corruptions", points: severity }]));
     }
-    return charts.length ? h("section", {}, h("h2", {}, "Curves"), h("div", { class: "charts" }, charts)) : null;
+    const severity = severityPoints(doc, data);
+    if (severity.length > 1) charts.push(lineChart(`${data}: accuracy against corruption severity`, "severity", [{ name: "mean over corruptions", points: severity }]));
+    return charts;
   }
 
   const budgetLabel = (norm) => (norm === "linf" ? "budget × 255" : `${norm} budget`);
@@ -344,7 +352,7 @@ const JR = (() => {
   function pictureSection(doc) {
     if (doc.pictures.length === 0) return null;
     const figures = doc.pictures.map((picture) => h("figure", {}, h("figcaption", {}, `${picture.data}, ${picture.attack}`),
-      h("div", { class: "triple" }, ["clean", "adversarial", "difference"].map((kind) => h("img", { src: picture[kind], loading: "lazy", alt: kind === "difference" ? `The perturbation, amplified ${picture.factor} times` : `${kind} image, classified as ${kind === "clean" ? picture.label : picture.prediction}` })),
+      h("div", { class: "triple" }, ["clean", "adversarial", "difference"].map((kind) => h("img", { src: picture[kind], alt: kind === "difference" ? `The perturbation, amplified ${picture.factor} times` : `${kind} image, classified as ${kind === "clean" ? picture.label : picture.prediction}` })),
         h("span", {}, `class ${picture.label}`), h("span", {}, `taken for ${picture.prediction}`), h("span", {}, `change × ${picture.factor}`))));
     return h("section", {}, h("h2", {}, "Adversarial images"), h("div", { class: "pictures" }, figures));
   }
