@@ -39,6 +39,12 @@ def read_objects(path: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
     yield file, value
 
 
+def data_of(file: Path, info: dict[str, Any]) -> str:
+  """The data set of a `DATASET/THREAT/MODEL.json`: its folder says so; some files name another one inside."""
+  folder = file.parent.parent.name
+  return folder if folder in EXAMPLES else str(info.get("dataset", "cifar10"))
+
+
 def as_text(value: Any) -> str:
   """JSON as those repositories write it."""
   return json.dumps(value, indent=2, allow_nan=False) + "\n"

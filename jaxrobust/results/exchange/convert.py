@@ -10,7 +10,7 @@ from typing import NamedTuple
 from jaxrobust.core.errors import CellMismatchError, CorruptFileError, JaxrobustError
 from jaxrobust.core.files import atomic_write
 from jaxrobust.core.registry import unknown_name
-from jaxrobust.results.cell import Result, from_text, safe_name
+from jaxrobust.results.cell import Cell, Result, from_text, safe_name
 from jaxrobust.results.exchange import nas, oodrobustbench, robustbench
 from jaxrobust.results.exchange.common import Record
 from jaxrobust.results.plain import dumps
@@ -46,14 +46,14 @@ def import_results(name: str, path: str | Path, root: str | Path) -> list[Path]:
   """
   results = [from_text(dumps(record)) for record in _format(name).read(Path(path))]
   # All are compared before any is written: an import is whole or not at all.
-  new = []
+  new: dict[Cell, Result] = {}
   for result in results:
-    stored = find_result(root, result.cell, result.config)
+    stored = new.get(result.cell) or find_result(root, result.cell, result.config)
     if stored is not None and stored.summary != result.summary:
-      raise CellMismatchError(f"{result.cell.path(root)} holds another number; import into another results folder")
+      raise CellMismatchError(f"there are two numbers for {result.cell}; import into another results folder")
     if stored is None:
-      new.append(result)
-  return [save_result(root, result) for result in new]
+      new[result.cell] = result
+  return [save_result(root, result) for result in new.values()]
 
 
 def export_results(

@@ -20,6 +20,7 @@ from jaxrobust.results.exchange.common import (
   OTHERS,
   Record,
   as_text,
+  data_of,
   exact_budget,
   fraction,
   read_objects,
@@ -47,7 +48,7 @@ def read(path: Path) -> Iterator[Record]:
   """Records of a file, or of a folder of them."""
   for file, info in read_objects(path):
     threat = file.parent.name if file.parent.name in (*NORMS, "nonLp") else "Linf"
-    data = str(info.get("dataset", "cifar10"))
+    data = data_of(file, info)
     base: Record = {
       "schema": 0,
       "model": f"{file.stem}.{threat}",

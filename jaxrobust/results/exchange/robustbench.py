@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxrobust.results.cell import Result
-from jaxrobust.results.exchange.common import EXAMPLES, NORMS, OTHERS, Record, as_text, fraction, read_objects
+from jaxrobust.results.exchange.common import EXAMPLES, NORMS, OTHERS, Record, as_text, data_of, fraction, read_objects
 
 SOURCE = "RobustBench model_info"
 _ABOUT = ("link", "name", "authors", "venue", "additional_data", "number_forward_passes", "reported", "footnote")
@@ -24,7 +24,7 @@ def read(path: Path) -> Iterator[Record]:
   """Records of a file, or of a folder of them."""
   for file, info in read_objects(path):
     threat = file.parent.name if file.parent.name in (*NORMS, "corruptions") else "Linf"
-    data = str(info.get("dataset", "cifar10"))
+    data = data_of(file, info)
     about = {key: info[key] for key in _ABOUT if info.get(key) is not None}
     base: Record = {
       "schema": 0,
