@@ -19,7 +19,7 @@ USAGE = """SQL over the tables cells and findings of a results folder (local, or
   jaxrobust results migrate --root=RESULTS             rewrites cells of earlier schemas
 --format is table, csv, json or parquet"""
 OVERVIEW = """SELECT model, data, count(*) AS cells, count(DISTINCT attack) AS attacks,
-count(DISTINCT condition) AS conditions, sum(findings) AS findings FROM cells GROUP BY ALL ORDER BY ALL"""
+count(DISTINCT condition) AS conditions, sum(findings)::BIGINT AS findings FROM cells GROUP BY ALL ORDER BY ALL"""
 FORMATS = ("csv", "json", "parquet", "table")
 
 
