@@ -11,6 +11,7 @@ import importlib
 import os
 import sys
 
+from jaxrobust.cli.memory import start_with_huge_pages
 from jaxrobust.core.errors import JaxrobustError
 from jaxrobust.core.registry import unknown_name
 
@@ -22,7 +23,7 @@ COMMANDS = {
   "convert": "weights of a PyTorch checkpoint, as a classifier",
   "report": "tables, plots and the leaderboard page of a results folder",
   "results": "SQL over a results folder, local or in object storage; import and export",
-  "list": "attacks, corruptions, models, datasets or suites",
+  "list": "attacks, corruptions, models, data sets, suites, or the trained networks that ship with the package",
   "data": "what a data set is, whether it is complete, and how to get it",
   "bench": "speed and efficiency, beside other implementations where installed",
 }
@@ -30,6 +31,8 @@ COMMANDS = {
 
 def main(argv: list[str] | None = None) -> int:
   """Runs one command and returns its exit code; expected errors are one line on standard error."""
+  if argv is None:
+    start_with_huge_pages()
   words = sys.argv[1:] if argv is None else argv
   # Warnings of the runtime underneath would bury our own output.
   os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
