@@ -71,7 +71,11 @@ class Stage:
 
 @dataclass
 class Case:
-  """An example on its way through the schedule: what the clean pass said, and the best success so far."""
+  """An example on its way through the schedule: what the clean pass said, and the best success so far.
+
+  `logits` are the last that the classifier itself gave: of the best success, of the point an attack without one
+  ended at where that was judged, otherwise of the clean image.
+  """
 
   position: int
   id: int
@@ -92,6 +96,9 @@ class Case:
   nan: int = 0
   flat: int = 0
   disagreements: int = 0
+  clean_prediction: int = -1
+  broken_at: int = -1
+  logits: np.ndarray | None = None
 
 
 class Schedule(Protocol):

@@ -19,6 +19,7 @@ BENCHES = {
   "attacks": "attacks against other implementations of them",
   "train": "the adversarial training step against its bare parts and PyTorch",
   "models": "forward and input gradient of networks against PyTorch, and inside device loops",
+  "suite": "a suite against the sum of its cells computed alone",
   "corruptions": "corruptions against PyPI's imagecorruptions",
 }
 

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
+from typing import TYPE_CHECKING, Any
+
+from ml_collections import ConfigDict
+
 from jaxrobust.cli.configuration import parse
-from jaxrobust.cli.table import print_reports
 from jaxrobust.core.compilation import enable_compilation_cache
 from jaxrobust.core.errors import InputError
+
+if TYPE_CHECKING:
+  from jaxrobust.evaluation.evaluate import Report
 
 DEFAULTS = {
   "model": "",
   "name": "",
   "data": "digits32",
   "suite": "basic",
+  "only": "",
   "norm": "linf",
   "eps": "8/255",
   "condition": "none",
@@ -21,22 +30,33 @@ DEFAULTS = {
   "batch_size": 0,
   "precision": "highest",
   "samples": 20,
+  "save_images": 0,
   "save_seconds": 60.0,
   "distributed": False,
   "processes": 0,
   "quiet": False,
 }
+# Say where and how cells are computed, not what they are.
+_FREE = ("out", "batch_size", "save_images", "save_seconds", "distributed", "quiet", "only")
 
 
 def run(argv: list[str]) -> int:
   config = parse("evaluate", argv, DEFAULTS, "a suite of attacks on a classifier, as cells on disk and a table")
+  report = evaluate_config(config)
+  print_summary(config.out, report)
+  print(f"cells are in {config.out}")
+  return 0
+
+
+def evaluate_config(config: ConfigDict) -> Report:
+  """Runs what a config of this command asks for."""
   if not config.model:
     raise InputError("no model; pass --model=FOLDER of a trained classifier")
   enable_compilation_cache()
   from jaxrobust.engine.options import EngineOptions
   from jaxrobust.evaluation.distributed import process_share
   from jaxrobust.evaluation.evaluate import evaluate
-  from jaxrobust.evaluation.runner import RunOptions
+  from jaxrobust.evaluation.job import RunOptions
 
   process, processes = process_share(config.distributed, config.processes)
   options = RunOptions(
@@ -48,8 +68,9 @@ def run(argv: list[str]) -> int:
     process=process,
     processes=processes,
     quiet=config.quiet,
+    save_images=config.save_images,
   )
-  report = evaluate(
+  return evaluate(
     config.model,
     config.data,
     config.suite,
@@ -60,8 +81,39 @@ def run(argv: list[str]) -> int:
     name=config.name or None,
     out=config.out,
     options=options,
+    only=config.only or None,
+    announce=None if config.quiet or process else lambda line: print(line, file=sys.stderr, flush=True),
+    command=lambda title: command_of(config, title),
   )
-  where = config.data if config.condition == "none" else f"{config.data} under {config.condition}"
-  print_reports(f"{where}, robust accuracy in %", [report])
-  print(f"cells are in {config.out}")
-  return 0
+
+
+def command_of(config: ConfigDict, title: str) -> str:
+  """The command that computes one cell of this evaluation again, into the default results folder."""
+  asked: dict[str, Any] = {key: config[key] for key in DEFAULTS if key not in _FREE and config[key] != DEFAULTS[key]}
+  asked["only"] = title
+  return shlex.join(["jaxrobust", "evaluate", *(f"--{key}={value}" for key, value in asked.items())])
+
+
+def print_summary(out: str, report: Report) -> None:
+  """The table of a set of attacks, or the metrics of a benchmark, which are stored as well."""
+  from jaxrobust.analysis.suite_cells import write_summary
+  from jaxrobust.analysis.suite_metrics import METRICS, summarise_suite
+  from jaxrobust.cli.table import print_findings, print_metrics, print_reports
+  from jaxrobust.evaluation.campaign import missing_lines
+  from jaxrobust.results.cell import INDEX
+
+  if any(INDEX in result.examples for result in report.results):
+    print("other processes are still at work; the last one prints the summary")
+    return
+  assert report.plan is not None
+  if report.plan.name in METRICS:
+    summary = summarise_suite(report)
+    print_metrics(f"{summary['model']} on {summary['data']}, {summary['suite']}", summary["metrics"])
+    print_findings(report)
+    for line in missing_lines(report.missing):
+      print(line)
+    print(f"summary: {write_summary(out, report, summary)}")
+  else:
+    part = report.plan.parts[0]
+    where = part.data if part.condition == "none" else f"{part.data} under {part.condition}"
+    print_reports(f"{where}, robust accuracy in %", [report])

@@ -51,9 +51,14 @@ def _entries(kind: str, pattern: str) -> list[tuple[str, str]]:
     return [(name, _first_line(NOISES[name].apply)) for name in NOISES.matching(pattern)]
   if kind == "attacks":
     from jaxrobust.attacks.registry import ATTACKS as REGISTRY
-  else:
-    from jaxrobust.evaluation.suites import SUITES as REGISTRY
-  return [(name, _first_line(REGISTRY[name])) for name in REGISTRY.matching(pattern)]
+
+    return [(name, _first_line(REGISTRY[name])) for name in REGISTRY.matching(pattern)]
+  from jaxrobust.evaluation.plan import BENCHMARKS
+  from jaxrobust.evaluation.suites import SUITES
+
+  found = {name: SUITES[name] for name in SUITES.matching(pattern)}
+  found |= {name: BENCHMARKS[name] for name in BENCHMARKS.matching(pattern)}  # type: ignore[misc]
+  return [(name, _first_line(found[name])) for name in sorted(found)]
 
 
 def _first_line(entry: object) -> str:

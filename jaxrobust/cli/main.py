@@ -17,6 +17,8 @@ from jaxrobust.core.registry import unknown_name
 
 COMMANDS = {
   "evaluate": "a suite of attacks on a classifier, as cells on disk and a table",
+  "reproduce": "one cell again: does every verdict match?",
+  "transfer": "adversarial images of each classifier, shown to all others",
   "attack": "adversarial images for a data set, written to an npz file",
   "train": "one classifier, from a laptop to a pod; stopped runs continue where they were",
   "run": "train classifiers and evaluate them, from one config",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -24,8 +25,30 @@ def print_reports(title: str, reports: Sequence[Report]) -> None:
   console = Console()
   Console(width=None if console.is_terminal else 40 + 24 * len(columns)).print(table)
   for report in reports:
-    for column, result in zip(report.titles, report.results, strict=True):
-      for finding in result.findings:
-        print(
-          f"finding: {report.model} {column}: {finding['kind']}: {finding['text']} ({finding['examples']} examples)"
-        )
+    print_findings(report)
+
+
+def print_findings(report: Report) -> None:
+  """What a reader of the numbers must know, once for each kind and attack."""
+  seen: dict[tuple[str, str, str], list[int]] = {}
+  for title, result in zip(report.titles, report.results, strict=True):
+    for finding in result.findings:
+      seen.setdefault((title.split()[-1], finding["kind"], finding["text"]), []).append(finding["examples"])
+  for (title, kind, text), counts in seen.items():
+    cells = f" in {len(counts)} cells" if len(counts) > 1 else ""
+    print(f"finding: {report.model} {title}: {kind}: {text} ({sum(counts)} examples{cells})")
+
+
+def print_metrics(title: str, metrics: Mapping[str, Any]) -> None:
+  """Metrics in percent where they are shares, with their intervals."""
+  table = Table(title=title)
+  for column in ("metric", "value", "95 %", "n"):
+    table.add_column(column, justify="left" if column == "metric" else "right", overflow="fold")
+  for name, value in metrics.items():
+    if isinstance(value, Mapping):
+      interval = f"{100 * value['low']:.1f} … {100 * value['high']:.1f}"
+      table.add_row(name, f"{100 * value['value']:.1f} %", interval, str(value["n"]))
+    else:
+      table.add_row(name, "-" if value is None else f"{value:.4g}", "", "")
+  console = Console()
+  Console(width=None if console.is_terminal else 160).print(table)

@@ -70,3 +70,39 @@ def _log(title: str, total: int, before: int) -> Meter:
     print(f"{title}: {now}/{total}, {rate:.1f} images/s, ETA {left:.0f} s", file=sys.stderr, flush=True)
 
   return update
+
+
+Overall = Callable[[float, str], None]
+"""Told which share of everything is done, and what is being worked on."""
+
+
+@contextmanager
+def show_all(title: str, *, quiet: bool = False) -> Iterator[Overall]:
+  """One display over many tasks: a bar on a terminal, occasional lines elsewhere; on standard error."""
+  if quiet:
+    yield lambda share, text: None
+  elif sys.stderr.isatty():
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
+    times = (TimeElapsedColumn(), TextColumn("ETA"), TimeRemainingColumn(elapsed_when_finished=True))
+    with Progress(*columns, *times, TextColumn("{task.fields[text]}"), console=Console(stderr=True)) as bar:
+      task = bar.add_task(title, total=1.0, text="")
+      yield lambda share, text: bar.update(task, completed=share, text=text)
+  else:
+    yield _log_all(title)
+
+
+def _log_all(title: str) -> Overall:
+  start = last = time.monotonic()
+  first: float | None = None
+
+  def update(share: float, text: str) -> None:
+    nonlocal last, first
+    first = share if first is None else first
+    moment = time.monotonic()
+    if moment - last < _LOG_SECONDS:
+      return
+    last, done = moment, share - first
+    left = (moment - start) * (1 - share) / done if done > 0 else float("inf")
+    print(f"{title}: {100 * share:.0f} %, {text}, ETA {left:.0f} s", file=sys.stderr, flush=True)
+
+  return update

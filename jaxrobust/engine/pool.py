@@ -44,7 +44,7 @@ class Ticket:
 
 
 class Finished(NamedTuple):
-  """An item that left its slot; `distance` and `margin` are those of a success already `verified`."""
+  """An item that left its slot; `distance`, `margin` and `logits` are those of a success already `verified`."""
 
   ticket: Ticket
   image: np.ndarray
@@ -55,6 +55,7 @@ class Finished(NamedTuple):
   verified: bool = False
   distance: float = float("inf")
   margin: float = -float("inf")
+  logits: np.ndarray | None = None
 
 
 class Pool:
@@ -230,6 +231,7 @@ class Pool:
         bool(books.verified[row]),
         float(books.distance[row]),
         float(books.margin[row]),
+        books.logits[row].copy(),
       )
       for row, ticket in outgoing
     ]

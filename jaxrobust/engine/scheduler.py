@@ -21,11 +21,11 @@ from jaxrobust.core.keys import CLEAN_STAGE, VERIFY_STAGE, item_key_data
 from jaxrobust.core.threat import inside, slack
 from jaxrobust.core.types import Attack
 from jaxrobust.engine.judge import Case as JudgeCase
-from jaxrobust.engine.judge import Judgement, check_inside, judge
+from jaxrobust.engine.judge import Judgement, check_inside, judge, judge_logits
 from jaxrobust.engine.options import EngineOptions, smallest_fitting
 from jaxrobust.engine.pool import Finished, Pool, Ticket
 from jaxrobust.engine.slots import Program
-from jaxrobust.engine.verdict import EngineStats, Examples, Source, Verdict
+from jaxrobust.engine.verdict import CleanLogits, EngineStats, Examples, Source, Verdict
 
 # Logits that are all positive and sum to one are probabilities: a softmax left in the model starves every gradient.
 SOFTMAX_TOLERANCE = 1e-5
@@ -43,6 +43,7 @@ class Engine:
     targeted: whether success means the example's target class.
     samples: forward passes per evaluation of a randomised classifier.
     options: how to use the machine.
+    clean: what earlier runs on the same examples learnt of them before any attack; extended by this one.
   """
 
   def __init__(
@@ -56,7 +57,9 @@ class Engine:
     targeted: bool = False,
     samples: int = 1,
     options: EngineOptions | None = None,
+    clean: CleanLogits | None = None,
   ):
+    self.clean = clean
     self.options = options or EngineOptions.for_platform()
     self.classifier = jax.device_put(classifier, jax.sharding.NamedSharding(self.options.devices, jax.P()))
     self.schedule = schedule
@@ -79,7 +82,8 @@ class Engine:
     options = self.options
     for stage in self.schedule.stages:
       if stage.attack not in pools:
-        program = Program(stage.attack, self.samples, options.steps_per_dispatch, options.devices)
+        classes = self.classifier.num_classes
+        program = Program(stage.attack, self.samples, options.steps_per_dispatch, options.devices, classes)
         pools[stage.attack] = Pool(
           program,
           self.schedule.stages,
@@ -132,7 +136,7 @@ class Engine:
     positions = np.arange(self.position, stop)
     self.position = stop
     rows = self.source.take(positions)
-    clean = self._judge(rows.images, rows.images, rows, CLEAN_STAGE)
+    clean = self._judge_clean(rows, int(positions[0]))
     for row, position in enumerate(positions):
       case = self.open_case(int(position), rows, row)
       logits = clean.logits[row]
@@ -140,16 +144,28 @@ class Engine:
       case.margin = float(clean.margin[row])
       case.softmax = bool(logits.min() >= 0 and abs(float(logits.sum()) - 1) < SOFTMAX_TOLERANCE)
       case.nan = int(clean.nan[row])
+      case.logits = logits
+      case.clean_prediction = -1 if clean.nan[row] else int(np.argmax(logits))
       case.correct = not clean.nan[row] and (
         int(np.argmax(logits)) == case.label if self.targeted else not clean.adversarial[row]
       )
       if clean.adversarial[row]:
-        case.success, case.distance, case.best = True, 0.0, case.image
+        case.success, case.distance, case.best, case.broken_at = True, 0.0, case.image, 0
         self._close(case)
       elif case.eps == 0.0:
         self._close(case)
       else:
         self._enqueue(case, self.schedule.first(case))
+
+  def _judge_clean(self, rows: Examples, start: int) -> Judgement:
+    """The clean pass over a batch, or what an earlier run has kept of it."""
+    batch = start, len(rows.ids)
+    if self.clean is not None and batch in self.clean:
+      return judge_logits(self.clean[batch], rows.labels, rows.targets, self.targeted)
+    clean = self._judge(rows.images, rows.images, rows, CLEAN_STAGE)
+    if self.clean is not None:
+      self.clean[batch] = clean.logits
+    return clean
 
   def open_case(self, position: int, rows: Examples, row: int) -> Case:
     """A row of the source as a case that nothing is known of yet."""
@@ -194,7 +210,7 @@ class Engine:
       case.flat += item.flat
       if item.verified:
         self.stats.judged += 1
-        self._record(item._replace(image=item.image.copy()), item.distance, item.margin)
+        self._record(item._replace(image=item.image.copy()), item.distance, item.margin, item.logits)
       elif item.found or hasattr(pool.program.attack, "last"):
         self.docket.append(item._replace(image=item.image.copy()))
       else:
@@ -226,12 +242,18 @@ class Engine:
       cases[row].nan += int(verdict.nan[row])
       cases[row].disagreements += int(disagree[row])
       distance = float(verdict.distance[row]) if success[row] else float("inf")
-      self._record(finished, distance, float(verdict.margin[row]))
+      self._record(finished, distance, float(verdict.margin[row]), verdict.logits[row])
 
-  def _record(self, finished: Finished, distance: float, margin: float) -> None:
+  def _record(self, finished: Finished, distance: float, margin: float, logits: np.ndarray | None) -> None:
     """Books a judged image, an infinite distance for a failure, and asks the schedule what follows."""
     case = finished.ticket.case
+    if distance < case.distance or not case.success:
+      case.logits = logits
     if distance < case.distance:
+      if not case.success:
+        # A success seen while looking came from the move before; one of the last point from the last move.
+        attack = self.schedule.stages[finished.ticket.item.stage].attack
+        case.broken_at = case.steps - (finished.found and hasattr(attack, "last"))
       case.success, case.distance, case.best = True, distance, finished.image
       case.stage = finished.ticket.item.stage
     self._settle(finished.ticket, Outcome(distance < float("inf"), distance, margin))
@@ -256,5 +278,9 @@ class Engine:
         case.flat,
         case.disagreements,
         case.softmax,
+        case.label,
+        case.clean_prediction,
+        case.broken_at,
+        case.logits,
       )
     )

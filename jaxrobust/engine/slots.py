@@ -43,6 +43,7 @@ class Books(NamedTuple):
     flat: points at which the gradient was exactly zero.
     margin: of the stored success, where `verified`.
     verified: the stored success was judged by the classifier itself, outside the attack.
+    logits: of the stored success, where `verified`.
   """
 
   active: Array
@@ -54,6 +55,7 @@ class Books(NamedTuple):
   flat: Array
   margin: Array
   verified: Array
+  logits: Array
 
 
 class Slots(NamedTuple):
@@ -74,12 +76,14 @@ class Program:
     samples: forward passes per evaluation of a randomised classifier (EOT).
     steps: K, steps per dispatch.
     mesh: the devices.
+    classes: of the classifier.
   """
 
   attack: Attack
   samples: int
   steps: int
   mesh: Mesh
+  classes: int
 
   @property
   def norm(self) -> str:
@@ -104,12 +108,12 @@ class Program:
     return getattr(self.attack, "cost", Cost())
 
 
-def _fresh_books() -> Books:
+def _fresh_books(classes: int) -> Books:
   """The books of an item that has just been put into a slot."""
   zero = jnp.zeros((), jnp.int32)
   no = jnp.zeros((), bool)
   infinity = jnp.full((), jnp.inf, jnp.float32)
-  return Books(~no, no, zero, zero, infinity, zero, zero, -infinity, no)
+  return Books(~no, no, zero, zero, infinity, zero, zero, -infinity, no, jnp.zeros(classes, jnp.float32))
 
 
 def _advance_one(program: Program, classifier: Classifier, targeted: Array, slot: Slots) -> Slots:
@@ -175,6 +179,7 @@ def _peek_one(program: Program, classifier: Classifier, targeted: Array, slot: S
     flat=books.flat,
     margin=verdict.margin,
     verified=hit,
+    logits=verdict.logits,
   )
   best, books = jax.tree.map(lambda new, old: jnp.where(hit, new, old), (image, ended), (slot.best, books))
   return slot._replace(best=best, books=books)
@@ -204,7 +209,8 @@ class Arrival(NamedTuple):
 def _seat_one(program: Program, arrival: Arrival) -> Slots:
   key = jax.random.wrap_key_data(arrival.key_data)
   problem = Problem(arrival.image, arrival.label, arrival.target, arrival.eps, key)
-  return Slots(problem, program.attack.init(problem), problem.image, _fresh_books()._replace(active=arrival.filled))
+  books = _fresh_books(program.classes)._replace(active=arrival.filled)
+  return Slots(problem, program.attack.init(problem), problem.image, books)
 
 
 def _local_swap(program: Program, slots: Slots, rows: Array, arrivals: Arrival) -> tuple[Slots, Slots]:

@@ -18,7 +18,22 @@ from jaxrobust.engine.scheduler import Engine
 from jaxrobust.engine.verdict import EngineStats
 
 Arrays = dict[str, np.ndarray]
-_CASE_INTS = ("position", "correct", "success", "stage", "queries", "steps", "nan", "flat", "disagreements", "softmax")
+# What a snapshot holds; one of another version is not continued.
+VERSION = 2
+_CASE_INTS = (
+  "position",
+  "correct",
+  "success",
+  "stage",
+  "queries",
+  "steps",
+  "nan",
+  "flat",
+  "disagreements",
+  "softmax",
+  "clean_prediction",
+  "broken_at",
+)
 
 
 def take_snapshot(engine: Engine) -> tuple[Arrays, dict[str, Any]]:
@@ -40,6 +55,7 @@ def take_snapshot(engine: Engine) -> tuple[Arrays, dict[str, Any]]:
     [ticket_rows[id(entry.ticket)], int(entry.found), entry.steps, entry.nan, entry.flat] for entry in engine.docket
   ]
   meta = {
+    "version": VERSION,
     "slots": engine.options.slots,
     "devices": engine.options.devices.size,
     "position": engine.position,
@@ -52,6 +68,8 @@ def take_snapshot(engine: Engine) -> tuple[Arrays, dict[str, Any]]:
 
 def restore_snapshot(engine: Engine, arrays: Arrays, meta: dict[str, Any]) -> bool:
   """Continues a saved run in a fresh engine; False where the machine is laid out otherwise."""
+  if meta.get("version") != VERSION:
+    return False
   layout = (engine.options.slots, engine.options.devices.size, len(engine.pools))
   if layout != (meta["slots"], meta["devices"], len(meta["pools"])):
     return False
@@ -93,6 +111,7 @@ def _export_cases(cases: list[Case]) -> Arrays:
   }
   if cases:
     arrays["cases.ranking"] = np.stack([case.ranking for case in cases])
+    arrays["cases.logits"] = np.stack([case.logits for case in cases])  # type: ignore[misc]
   if best:
     arrays["cases.best"] = np.stack([cases[row].best for row in best])  # type: ignore[misc]
   return arrays
@@ -110,6 +129,7 @@ def _import_cases(engine: Engine, arrays: Arrays) -> list[Case]:
       setattr(case, name, bool(value) if name in ("correct", "success", "softmax") else int(value))
     case.distance, case.margin = map(float, arrays["cases.floats"][row])
     case.ranking = arrays["cases.ranking"][row]
+    case.logits = arrays["cases.logits"][row]
     cases.append(case)
   for place, row in enumerate(arrays["cases.with_best"]):
     cases[row].best = arrays["cases.best"][place]

@@ -19,6 +19,11 @@ class Examples(NamedTuple):
   targets: np.ndarray
 
 
+CleanLogits = dict[tuple[int, int], np.ndarray]
+"""Logits of unperturbed images by (first position, number) of the batch they were computed in: runs of several attacks
+over the same examples share one clean pass, and each reads the very bits it would have computed."""
+
+
 class Source(Protocol):
   """Where examples come from; rows are read by position, a few at a time."""
 
@@ -44,6 +49,10 @@ class Verdict(NamedTuple):
     nan: points where logits or gradients were not finite. flat: points with a zero gradient.
     disagreements: successes that an attack saw but the verification did not confirm.
     softmax: the clean output looks like probabilities instead of logits.
+    label, clean_prediction: of the example before any attack; -1 for an output that is not finite.
+    broken_at: attack steps after which it was first broken (a step moves, then the point is looked at); 0 where the
+      clean image or a random start already was adversarial, -1 where it never was.
+    logits: of the adversarial image; without one of the last point that was judged, or of the clean image.
   """
 
   position: int
@@ -59,6 +68,10 @@ class Verdict(NamedTuple):
   flat: int
   disagreements: int
   softmax: bool
+  label: int = -1
+  clean_prediction: int = -1
+  broken_at: int = -1
+  logits: np.ndarray | None = None
 
   def broken(self, eps: float) -> bool:
     """Whether the success counts within `eps`; a minimal attack's may lie beyond it."""

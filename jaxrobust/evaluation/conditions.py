@@ -10,10 +10,14 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
+import jax
 import numpy as np
 
 from jaxrobust.core.errors import InputError
 from jaxrobust.data.source import DataSource
+from jaxrobust.evaluation.sequences import sequence_source
+from jaxrobust.evaluation.system_noise import system_source
+from jaxrobust.noises.lowpass import low_pass
 from jaxrobust.noises.registry import Noise, make_noise
 
 # All requests are cut and padded to one size: programs of other sizes round differently in the last bit, which now
@@ -43,12 +47,33 @@ def parse_condition(text: str, image_size: int) -> Noise | None:
   return make_noise(name, severity, table, quality)
 
 
+@dataclass(frozen=True)
+class LowPass:
+  """A low-pass filter as a noise without randomness."""
+
+  bandwidth: int
+
+  @property
+  def id(self) -> str:
+    return f"lowpass-{self.bandwidth}"
+
+  def batch(self, images: np.ndarray, seed: int, ids: np.ndarray) -> np.ndarray:
+    """Filtered images; one program for all bandwidths."""
+    del seed, ids
+    return np.asarray(_filtered(images, self.bandwidth))
+
+
+@jax.jit
+def _filtered(images: jax.Array, bandwidth: int) -> jax.Array:
+  return jax.vmap(lambda image: low_pass(image, bandwidth))(images)
+
+
 @dataclass(frozen=True, eq=False)
 class NoisySource:
   """A data source whose images pass through a noise; labels and ids stay."""
 
   source: DataSource
-  noise: Noise
+  noise: Noise | LowPass
   seed: int = 0
 
   @property
@@ -88,6 +113,34 @@ class NoisySource:
 
 
 def under(source: DataSource, condition: str, seed: int = 0) -> DataSource:
-  """A source under a condition by name; `none` leaves it alone."""
-  noise = parse_condition(condition, min(source.take(np.zeros(1, int))[0].shape[1:3]))
-  return source if noise is None else NoisySource(source, noise, seed)
+  """A source under a condition by name; `none` leaves it alone.
+
+  `fog-3` is a corruption, `lowpass-8` a low-pass filter, `sequence-tilt` a perturbation sequence and
+  `system-pil-opencv-cubic` another decoder and resize of encoded files.
+  """
+  if condition == "none":
+    return source
+  side = min(source.take(np.zeros(1, int))[0].shape[1:3])
+  kind, _, rest = condition.partition("-")
+  if kind == "lowpass":
+    return NoisySource(source, _low_pass(rest, side), seed)
+  if kind == "sequence":
+    return sequence_source(source, rest, side, seed)
+  if kind == "system":
+    return system_source(source, *_decoder_and_resize(condition, rest), side)
+  noise = parse_condition(condition, side)
+  assert noise is not None
+  return NoisySource(source, noise, seed)
+
+
+def _low_pass(text: str, side: int) -> LowPass:
+  if not text.isdigit() or not 1 <= int(text) <= side:
+    raise InputError(f"a low-pass filter is written lowpass-8, with a bandwidth of 1 to {side}, not {text!r}")
+  return LowPass(int(text))
+
+
+def _decoder_and_resize(condition: str, rest: str) -> tuple[str, str]:
+  decoder, _, resize = rest.partition("-")
+  if not resize:
+    raise InputError(f"system noise is written system-pil-opencv-cubic (decoder, resize), not {condition!r}")
+  return decoder, resize

@@ -3,32 +3,44 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from jaxrobust.core.classifier import Classifier
+from jaxrobust.core.threat import Budget
 from jaxrobust.core.validation import check_images
 from jaxrobust.data.registry import load_data
 from jaxrobust.data.source import ArraySource, DataSource
 from jaxrobust.engine.options import EngineOptions
-from jaxrobust.evaluation.conditions import under
-from jaxrobust.evaluation.runner import RunOptions, make_job, run_job
-from jaxrobust.evaluation.suites import Entry, make_suite
+from jaxrobust.evaluation.campaign import measure_forward, prepare, run_campaign
+from jaxrobust.evaluation.job import RunOptions
+from jaxrobust.evaluation.plan import Part, Plan, Setting, make_plan
+from jaxrobust.evaluation.provenance import about_model
+from jaxrobust.evaluation.shared import Shared
+from jaxrobust.evaluation.suites import Entry
 from jaxrobust.models.zoo import load_classifier
 from jaxrobust.results import Result, check_writable
 
 
 @dataclass(frozen=True)
 class Report:
-  """Results of one classifier, in the order of the suite."""
+  """Results of one classifier, in the order of the suite.
+
+  Attributes:
+    tasks: the part and entry of the plan behind each result.
+    missing: data sets that could not be had -> how to get them.
+  """
 
   model: str
   titles: tuple[str, ...]
   results: tuple[Result, ...]
+  plan: Plan | None = None
+  tasks: tuple[tuple[Part, Entry], ...] = ()
+  missing: Mapping[str, str] = field(default_factory=dict)
 
   def rows(self) -> list[dict[str, Any]]:
     """One plain row per cell."""
@@ -38,7 +50,7 @@ class Report:
     ]
 
   def accuracies(self) -> dict[str, float]:
-    """Clean accuracy under "clean", robust accuracy under each attack's id."""
+    """Clean accuracy under "clean", robust accuracy under each attack's id; elsewhere after data set and condition."""
     return {title: result.summary["robust_accuracy"] for title, result in zip(self.titles, self.results, strict=True)}
 
 
@@ -67,21 +79,27 @@ def evaluate(
   out: str | Path | None = None,
   batch_size: int | None = None,
   options: RunOptions | None = None,
+  only: str | None = None,
+  announce: Callable[[str], None] | None = None,
+  command: Callable[[str], str] | None = None,
 ) -> Report:
   """Evaluates a classifier against a suite; cells that are already in `out` are not computed again.
 
   Args:
     classifier: a `Classifier`, or the folder of a saved one.
     data: a registered name, `npz:PATH`, a data source, or (images, labels).
-    suite: a suite's name, or entries of your own.
+    suite: a suite's name, with options after commas (`oodrb,small`), or entries of your own.
     norm, eps: the threat model of a named suite.
-    n: the first n examples; all by default.
+    n: the first n examples of each data set; all by default.
     seed: of all randomness.
     condition: natural noise put on the images before anything else, as `gaussian_noise-3`; none by default.
     name: of the model in cells and tables; the folder's name by default.
     out: the results folder; a temporary one by default.
     batch_size: examples worked on at once.
     options: everything else about the run; excludes batch_size and seed.
+    only: of the suite's cells those whose `data/condition/attack@eps` matches this shell pattern.
+    announce: told in lines what will run, what it will cost at the most, and which data is missing.
+    command: of a cell, as `only` names it, the command line that computes it again, for its provenance.
 
   Example:
     >>> import jax.numpy as jnp
@@ -91,30 +109,53 @@ def evaluate(
     >>> report.accuracies()
     {'clean': 1.0, 'linf-fgsm@8/255': 0.0, 'linf-pgd-20@8/255': 0.0}
   """
+  about: dict[str, Any] = {}
   if not isinstance(classifier, Classifier):
-    name = name or Path(classifier).name
-    classifier = load_classifier(classifier)
+    folder, name = classifier, name or Path(classifier).name
+    classifier = load_classifier(folder)
+    about = about_model(folder, classifier)
   source = as_source(data, classifier.num_classes)
-  if n is not None:
-    source = source.subset(n)
-  source = under(source, condition, seed if options is None else options.seed)
-  entries = make_suite(suite, norm, eps) if isinstance(suite, str) else list(suite)
+  setting = Setting(data if isinstance(data, str) else source.name, norm, Budget.parse(eps))
+  if isinstance(suite, str):
+    plan = make_plan(suite, setting, condition)
+  else:
+    plan = Plan("entries", setting, (Part(setting.data, condition, tuple(suite)),))
+  plan = plan if only is None else plan.only(only)
   if options is None:
     options = RunOptions(engine=EngineOptions.for_platform(batch_size), seed=seed)
+  shared = Shared(classifier, about, command)
   if out is None:
     with tempfile.TemporaryDirectory() as folder:
-      return _run(classifier, name or "model", source, entries, folder, options)
+      return _run(plan, shared, name or "model", source, n, folder, options, announce)
   check_writable(out)
-  return _run(classifier, name or "model", source, entries, out, options)
+  return _run(plan, shared, name or "model", source, n, out, options, announce)
 
 
 def _run(
-  classifier: Classifier,
+  plan: Plan,
+  shared: Shared,
   name: str,
   source: DataSource,
-  entries: Sequence[Entry],
+  n: int | None,
   root: str | Path,
   options: RunOptions,
+  announce: Callable[[str], None] | None,
 ) -> Report:
-  results = [run_job(make_job(classifier, name, source, entry, root, options)) for entry in entries]
-  return Report(name, tuple(entry.title for entry in entries), tuple(results))
+  campaign = prepare(plan, shared, name, source, n, root, options)
+  if announce is not None:
+    left = campaign.left
+    seconds = measure_forward(left[0].job) if left else None
+    for line in campaign.describe(seconds):
+      announce(line)
+  results = run_campaign(campaign, options.quiet)
+  tasks = tuple((task.part, task.entry) for task in campaign.tasks)
+  titles = tuple(_title(plan, part, entry) for part, entry in tasks)
+  return Report(name, titles, tuple(results), plan, tasks, campaign.missing)
+
+
+def _title(plan: Plan, part: Part, entry: Entry) -> str:
+  """The entry, after the data set and condition where they are not those of the whole evaluation."""
+  if len(plan.parts) == 1:
+    return entry.title
+  where = [] if part.data == plan.setting.data else [part.data]
+  return " ".join([*where, *([] if part.condition == "none" else [part.condition]), entry.title])

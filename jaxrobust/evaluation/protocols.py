@@ -1,5 +1,7 @@
 """The attack protocols of the published benchmarks, as suites: `make_suite("robustart-large")`.
 
+Sets of attacks on whatever data is given; the benchmarks with data of their own are in `evaluation.benchmarks`.
+
 RobustART (paper 000, appendix E.3, and its code): nine attacks at three budgets. l1 100/400/1600, l2 0.5/2/8,
   linf 0.5/2/8 over 255; PGD and MIM 20 steps of 3/40 eps, DDN 10 steps, C&W 5 searches of 100 steps of 0.001. The
   ninth, transfer, needs a source network and belongs to the transfer suites.
@@ -13,7 +15,7 @@ RobustBench: AutoAttack standard.
 from __future__ import annotations
 
 import dataclasses
-import functools
+from collections.abc import Callable
 from typing import Any
 
 from jaxrobust.core.threat import Budget
@@ -28,9 +30,8 @@ NAS_FGSM = ("0.1/255", "0.5/255", *(f"{eps}/255" for eps in range(1, 9)), "255/2
 NAS_OTHER = ("0.1/255", "0.5/255", "1/255", "2/255", "3/255", "4/255", "8/255")
 
 
-def _robustart(size: str, norm: str, eps: Budget) -> list[Entry]:
-  """Clean accuracy and RobustART's attacks at one of its three budgets (norm and eps are the protocol's own)."""
-  del norm, eps
+def robustart_attacks(size: str) -> list[Entry]:
+  """Clean accuracy and RobustART's attacks at one of its three budgets."""
   linf, l2, l1 = ROBUSTART[size]
   steps: dict[str, Any] = {"num_steps": 20, "step_size": 3 / 40}
   return [
@@ -46,14 +47,20 @@ def _robustart(size: str, norm: str, eps: Budget) -> list[Entry]:
   ]
 
 
+def _robustart(size: str) -> Callable[[str, Budget], list[Entry]]:
+  def suite(norm: str, eps: Budget) -> list[Entry]:
+    del norm, eps  # They are the protocol's own.
+    return robustart_attacks(size)
+
+  suite.__doc__ = f"RobustART's attacks at its {size} budgets."
+  return suite
+
+
 for _size in ROBUSTART:
-  _suite = functools.partial(_robustart, _size)
-  functools.update_wrapper(_suite, _robustart)
-  _suite.__doc__ = f"RobustART's attacks at its {_size} budgets."
-  SUITES.register(f"robustart-{_size}")(_suite)
+  SUITES.register(f"robustart-{_size}")(_robustart(_size))
 
 
-@SUITES.register("ares")
+@SUITES.register("ares-attacks")
 def ares(norm: str, eps: Budget) -> list[Entry]:
   """ARES' white-box attacks in one norm; its own budgets are linf 8/255 and l2 1.0."""
   steps: dict[str, Any] = {"norm": norm, "num_steps": 20, "step_size": 0.15}

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Mapping
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import jax
+
+from jaxrobust.core.classifier import Classifier
+from jaxrobust.models.registry import MODELS
+from jaxrobust.models.zoo import read_metadata
 
 _PACKAGES = ("jaxrobust", "jax", "jaxlib", "flax", "optax", "numpy")
 
@@ -26,3 +32,39 @@ def provenance(precision: str) -> dict[str, Any]:
     "device": jax.devices()[0].device_kind,
     "precision": precision,
   }
+
+
+def about_model(folder: str | Path, classifier: Classifier) -> dict[str, Any]:
+  """What is known of a saved classifier: architecture, family, training technique, size, notes."""
+  metadata = read_metadata(folder)
+  if metadata is None:
+    return {}
+  arch, notes = metadata["arch"], metadata["notes"]
+  build = MODELS[arch].build if arch in MODELS else None
+  module = getattr(getattr(build, "func", build), "__module__", "")
+  about = {
+    "arch": arch,
+    "family": module.rpartition(".")[2].replace("_", "-"),
+    "technique": _technique(notes),
+    "params": count_numbers(classifier),
+    "notes": notes,
+  }
+  return {key: value for key, value in about.items() if value not in (None, "")}
+
+
+def _technique(notes: Mapping[str, Any]) -> str | None:
+  """The techniques of a classifier that was trained here; nothing is guessed of others."""
+  train = notes.get("train")
+  if not isinstance(train, Mapping):
+    return None
+  return "+".join(map(str, train.get("techniques", ()))) or "standard"
+
+
+def count_numbers(classifier: Classifier) -> int:
+  """Trained numbers: all weights, without batch statistics and normalisation."""
+  variables = classifier.variables
+  if isinstance(variables, Mapping) and "module" in variables:
+    variables = variables["module"]
+  if isinstance(variables, Mapping) and "params" in variables:
+    variables = variables["params"]
+  return sum(int(leaf.size) for leaf in jax.tree.leaves(variables))

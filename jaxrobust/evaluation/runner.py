@@ -7,30 +7,25 @@ for one another, and whoever finishes last merges the shards.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
 
 from jaxrobust.attacks.registry import attack_name
-from jaxrobust.core.classifier import Classifier, check_logits
-from jaxrobust.core.errors import InputError
-from jaxrobust.core.progress import show
-from jaxrobust.core.registry import unknown_name
-from jaxrobust.data.source import DataSource
-from jaxrobust.engine.api import fit_schedule
-from jaxrobust.engine.options import EngineOptions
+from jaxrobust.core.classifier import check_logits
+from jaxrobust.core.progress import Meter, show
 from jaxrobust.engine.scheduler import Engine
 from jaxrobust.engine.snapshot import restore_snapshot, take_snapshot
-from jaxrobust.engine.verdict import Examples
+from jaxrobust.evaluation.gallery import Gallery
+from jaxrobust.evaluation.job import Job, RunOptions, ShareSource, make_job
 from jaxrobust.evaluation.provenance import provenance
-from jaxrobust.evaluation.suites import Entry, schedule_config
+from jaxrobust.evaluation.sequences import SequenceSource, flips_per_sequence
 from jaxrobust.evaluation.verdicts import VerdictBook, find_issues, summarise
-from jaxrobust.models.zoo import fingerprint
 from jaxrobust.results import (
-  Cell,
   Result,
   find_result,
   find_shard,
@@ -44,121 +39,43 @@ from jaxrobust.results import (
   save_timing,
   shard_path,
 )
+from jaxrobust.results.shards import SUMMARY_ONLY
 
-PRECISIONS = ("highest", "high", "default", "float32", "bfloat16")
-
-
-@dataclass(frozen=True)
-class RunOptions:
-  """How cells are run; nothing here changes a verdict but `precision`, which is part of the cell's config.
-
-  Attributes:
-    engine: slots, devices, dispatch.
-    seed: of all randomness.
-    samples: forward passes per evaluation of a randomised classifier.
-    precision: of matrix products and convolutions; float32 throughout by default, also on TPU.
-    save_seconds: how often a running cell saves its partial verdicts.
-    process, processes: which share of the examples this process takes.
-    quiet: no progress display.
-  """
-
-  engine: EngineOptions | None = None
-  seed: int = 0
-  samples: int = 20
-  precision: str = "highest"
-  save_seconds: float = 60.0
-  process: int = 0
-  processes: int = 1
-  quiet: bool = False
-
-  def __post_init__(self) -> None:
-    if self.precision not in PRECISIONS:
-      raise unknown_name("precision", self.precision, list(PRECISIONS))
-    if self.seed < 0:
-      raise InputError(f"the seed must be at least 0, got {self.seed}")
+__all__ = ["Job", "RunOptions", "find_stored", "make_job", "make_result", "run_job"]
 
 
-@dataclass(frozen=True)
-class ShareSource:
-  """Every P-th example of a data source, as the engine reads it."""
-
-  data: DataSource
-  positions: np.ndarray
-  image_shape: tuple[int, int, int]
-
-  def __len__(self) -> int:
-    return len(self.positions)
-
-  def take(self, positions: np.ndarray) -> Examples:
-    ids = self.positions[positions]
-    images, labels = self.data.take(ids)
-    return Examples(ids, images, labels, np.full(len(ids), -1))
-
-
-@dataclass(frozen=True)
-class Job:
-  """One cell to be computed, with all that it takes."""
-
-  classifier: Classifier
-  data: DataSource
-  entry: Entry
-  cell: Cell
-  config: dict[str, Any]
-  root: Path
-  options: RunOptions
-  substituted: bool = False
-
-
-def make_job(
-  classifier: Classifier, model: str, data: DataSource, entry: Entry, root: str | Path, options: RunOptions
-) -> Job:
-  """The cell of an entry, and the configuration that decides its verdicts."""
-  if entry.first is not None and entry.first < len(data):
-    data = data.subset(entry.first)
-  fitted = replace(entry, schedule=fit_schedule(entry.schedule, classifier.num_classes, False))
-  eps = None if entry.eps is None else entry.eps.text
-  condition = getattr(data, "condition", "clean")
-  cell = Cell(
-    model=model,
-    data=data.name,
-    condition=condition,
-    attack=entry.attack,
-    eps=eps,
-    n=len(data),
-    seed=options.seed,
-  )
-  config = {
-    "attack": schedule_config(fitted.schedule),
-    "model_fingerprint": fingerprint(classifier),
-    "data_fingerprint": data.fingerprint(),
-    "precision": options.precision,
-    "samples": options.samples if classifier.randomised else 1,
-  }
-  return Job(classifier, data, fitted, cell, config, Path(root), options, fitted != entry)
-
-
-def run_job(job: Job) -> Result:
-  """The result of a cell: from disk if it is there, computed, resumed or merged if not."""
+def find_stored(job: Job) -> Result | None:
+  """The result of a cell that is on disk; one without the matrices that are wanted is as good as none."""
   stored = find_result(job.root, job.cell, job.config)
+  return None if stored is not None and job.entry.matrices and "confidence" not in stored.summary else stored
+
+
+def run_job(job: Job, meter: Meter | None = None) -> Result:
+  """The result of a cell: from disk if it is there, computed, resumed or merged if not.
+
+  Args:
+    meter: told how many examples are done; a progress line of its own by default.
+  """
+  stored = find_stored(job)
   if stored is not None:
     return stored
   if job.options.processes > 1:
-    return _run_share(job)
+    return _run_share(job, meter)
   path = job.cell.path(job.root)
-  result, timing = _compute(job, path)
+  result, timing = _compute(job, path, meter)
   save_result(job.root, result)
   save_timing(path, timing)
   remove_partial(path)
   return result
 
 
-def _run_share(job: Job) -> Result:
+def _run_share(job: Job, meter: Meter | None) -> Result:
   """This process's shard, and the merged cell if it is the last one."""
   share, shares = job.options.process, job.options.processes
   path = shard_path(job.cell.path(job.root), share, shares)
   shard = find_shard(job.root, job.cell, job.config, share, shares)
   if shard is None:
-    shard, timing = _compute(job, path)
+    shard, timing = _compute(job, path, meter)
     save_shard(job.root, shard, share, shares)
     save_timing(path, timing)
     remove_partial(path)
@@ -166,41 +83,90 @@ def _run_share(job: Job) -> Result:
   return shard if merged is None else load_result(merged)
 
 
-def _compute(job: Job, path: Path) -> tuple[Result, dict[str, Any]]:
+def _compute(job: Job, path: Path, meter: Meter | None) -> tuple[Result, dict[str, Any]]:
   options, schedule = job.options, job.entry.schedule
   positions = np.arange(options.process, job.cell.n, options.processes)
   image_shape = tuple(job.data.take(np.zeros(1, int))[0].shape[1:])
   check_logits(job.classifier, image_shape)
   eps = None if job.entry.eps is None else job.entry.eps.value
-  book = VerdictBook(len(positions), schedule.minimal, eps)
+  framed = isinstance(job.data, SequenceSource)
+  book = VerdictBook(len(positions), schedule.minimal, eps, 0 if framed else job.classes)
+  gallery = Gallery(options.save_images, book.eps)
   start = time.monotonic()
+  if framed:
+    with _metered(job, meter, len(positions), book) as told:
+      _look_at_frames(job, book, positions, told)
+    seconds = time.monotonic() - start
+    return make_result(job, book, positions), {"seconds": seconds, "images_per_second": len(positions) / seconds}
   with jax.default_matmul_precision(options.precision):
     engine = Engine(
       job.classifier,
       schedule,
-      ShareSource(job.data, positions, image_shape),
+      ShareSource(job.data, positions, image_shape, options.seed if job.entry.targeted else None),
       # A minimal attack searches without bound; the budget only decides what counts.
       eps=np.inf if eps is None or schedule.minimal else eps,
       seed=options.seed,
+      targeted=job.entry.targeted,
       samples=options.samples,
       options=options.engine,
+      clean=job.shared.clean(job.config["data_fingerprint"], str(options)),
     )
-    spent = _resume(engine, book, path, job.config)
-    _drive(engine, book, path, job, start - spent)
+    spent = _resume(engine, book, gallery, path, job.config)
+    with _metered(job, meter, len(positions), book) as told:
+      _drive(engine, book, gallery, path, job, told, start - spent)
   seconds = time.monotonic() - start + spent
+  if len(gallery.positions):
+    rows = gallery.positions
+    gallery.save(path, job.data.take(positions[rows])[0], book.arrays["label"][rows], book.arrays["prediction"][rows])
+  return make_result(job, book, positions), _timing(engine, seconds, len(positions))
+
+
+def _look_at_frames(job: Job, book: VerdictBook, positions: np.ndarray, meter: Meter) -> None:
+  """The verdicts on perturbation sequences, which no attack is made on."""
+  data = cast(SequenceSource, job.data)
+  labels = data.take(positions)[1]
+  arrays, step = book.arrays, 64
+  arrays["flips"] = np.zeros(len(positions), np.float32)
+  for start in range(0, len(positions), step):
+    rows = np.arange(start, min(start + step, len(positions)))
+    with jax.default_matmul_precision(job.options.precision):
+      predictions = data.predictions(job.classifier, positions[rows])
+    right = predictions == labels[rows, None]
+    arrays["label"][rows] = labels[rows]
+    arrays["clean_prediction"][rows] = arrays["prediction"][rows] = predictions[:, 0]
+    arrays["correct"][rows], arrays["robust"][rows] = right[:, 0], right.all(1)
+    arrays["nan"][rows] = (predictions < 0).any(1)
+    arrays["flips"][rows] = flips_per_sequence(data.sequence.name, predictions)
+    meter(int(rows[-1]) + 1)
+
+
+def make_result(job: Job, book: VerdictBook, positions: np.ndarray) -> Result:
+  """The verdicts of some examples of a cell as its result, or as the shard of one process."""
   examples = book.examples()
-  findings = (*find_issues(examples, [attack_name(stage.attack) for stage in schedule.stages]), *_model_findings(job))
-  if options.processes > 1:
+  summary = summarise(examples)
+  stages = [attack_name(stage.attack) for stage in job.entry.schedule.stages]
+  findings = (*find_issues(examples, stages), *_model_findings(job))
+  if job.options.processes > 1:
     examples["index"] = positions.astype(np.int32)
-  result = Result(
-    cell=job.cell,
-    config=job.config,
-    summary=summarise(examples),
-    examples=examples,
-    provenance=provenance(options.precision),
-    findings=findings,
+  else:
+    examples = {name: array for name, array in examples.items() if not name.startswith(SUMMARY_ONLY)}
+  known = {"model": dict(job.shared.about)} if job.shared.about else {}
+  if job.shared.command is not None:
+    known["command"] = job.shared.command(job.title)  # type: ignore[assignment]
+  origin = provenance(job.options.precision) | known
+  return Result(
+    cell=job.cell, config=job.config, summary=summary, examples=examples, provenance=origin, findings=findings
   )
-  return result, _timing(engine, seconds, len(positions))
+
+
+@contextmanager
+def _metered(job: Job, meter: Meter | None, count: int, book: VerdictBook) -> Iterator[Meter]:
+  if meter is not None:
+    yield meter
+    return
+  done = int(book.arrays["done"].sum())
+  with show(f"{job.cell.model} {job.entry.title}", count, done, quiet=job.options.quiet) as own:
+    yield own
 
 
 def _model_findings(job: Job) -> list[dict[str, Any]]:
@@ -215,24 +181,26 @@ def _model_findings(job: Job) -> list[dict[str, Any]]:
   return findings
 
 
-def _drive(engine: Engine, book: VerdictBook, path: Path, job: Job, start: float) -> None:
+def _drive(
+  engine: Engine, book: VerdictBook, gallery: Gallery, path: Path, job: Job, meter: Meter, start: float
+) -> None:
   """Turns the engine until nothing is left, saving its state every so often."""
   done, saved = int(book.arrays["done"].sum()), time.monotonic()
-  title = f"{job.cell.model} {job.entry.title}"
-  with show(title, len(engine.source), done, quiet=job.options.quiet) as meter:
-    going = True
-    while going:
-      going = engine.turn()
-      done += book.record(engine.collect())
-      meter(done)
-      if going and time.monotonic() - saved >= job.options.save_seconds:
-        arrays, meta = take_snapshot(engine)
-        arrays |= {f"book.{name}": array for name, array in book.arrays.items()}
-        save_partial(path, job.config, arrays, {**meta, "seconds": time.monotonic() - start})
-        saved = time.monotonic()
+  going = True
+  while going:
+    going = engine.turn()
+    verdicts = engine.collect()
+    gallery.record(verdicts)
+    done += book.record(verdicts)
+    meter(done)
+    if going and time.monotonic() - saved >= job.options.save_seconds:
+      arrays, meta = take_snapshot(engine)
+      arrays |= {f"book.{name}": array for name, array in book.arrays.items()} | gallery.arrays()
+      save_partial(path, job.config, arrays, {**meta, "seconds": time.monotonic() - start})
+      saved = time.monotonic()
 
 
-def _resume(engine: Engine, book: VerdictBook, path: Path, config: dict[str, Any]) -> float:
+def _resume(engine: Engine, book: VerdictBook, gallery: Gallery, path: Path, config: dict[str, Any]) -> float:
   """Puts a saved state into a fresh engine and returns the seconds already spent; 0 for a fresh start."""
   partial = load_partial(path, config)
   if partial is None:
@@ -244,6 +212,7 @@ def _resume(engine: Engine, book: VerdictBook, path: Path, config: dict[str, Any
     return 0.0
   for name, array in saved_book.items():
     book.arrays[name][:] = array
+  gallery.restore(arrays)
   return float(meta["seconds"])
 
 

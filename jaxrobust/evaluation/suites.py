@@ -6,7 +6,7 @@ import hashlib
 import importlib
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 from jaxrobust.attacks.registry import ATTACKS, attack_config, attack_id, make_attack
@@ -25,12 +25,16 @@ class Entry:
     attack: its id, part of the cell's name ("none" for the clean accuracy).
     eps: the budget; None for the clean pass and for minimal attacks.
     first: how many examples at most, from the start of the data set; None for all.
+    targeted: whether each example has a random wrong class that counts as the only success.
+    matrices: whether confidence matrices are wanted for however many classes.
   """
 
   schedule: Schedule
   attack: str
   eps: Budget | None
   first: int | None = None
+  targeted: bool = False
+  matrices: bool = False
 
   @property
   def title(self) -> str:
@@ -43,6 +47,15 @@ class Entry:
 def clean_entry() -> Entry:
   """Accuracy without any attack."""
   return Entry(CleanPass(), "none", None)
+
+
+def targeted(entry: Entry) -> Entry:
+  """The same attack towards random wrong classes.
+
+  >>> targeted(attack_entry("bim", "8/255", num_steps=20)).title
+  'linf-bim-20,targeted@8/255'
+  """
+  return replace(entry, attack=f"{entry.attack},targeted", targeted=True)
 
 
 def attack_entry(name: str, eps: str | float | Budget | None = None, *, restarts: int = 1, **parameters: Any) -> Entry:
@@ -85,7 +98,16 @@ def _digest(schedule: Schedule) -> str:
 
 def schedule_config(schedule: Schedule) -> list[dict[str, Any]]:
   """Everything about a schedule that decides verdicts, as plain JSON."""
-  return [{"rank": stage.rank, "restart": stage.restart, **attack_config(stage.attack)} for stage in schedule.stages]
+  stages = [{"rank": stage.rank, "restart": stage.restart, **attack_config(stage.attack)} for stage in schedule.stages]
+  return stages if isinstance(schedule, Cascade) else [*_search_config(schedule), *stages]
+
+
+def _search_config(schedule: Schedule) -> list[dict[str, Any]]:
+  """The numbers of a rule that is more than its stages, such as a minimum-budget search."""
+  known: list[str] = [field.name for field in fields(schedule)] if is_dataclass(schedule) else []
+  numbers = {name: getattr(schedule, name) for name in known if isinstance(getattr(schedule, name), (int, float))}
+  # A clean pass has none but the flag that it is not minimal.
+  return [{"schedule": type(schedule).__name__, **numbers}] if set(numbers) - {"minimal"} else []
 
 
 SUITES: Registry[Callable[[str, Budget], list[Entry]]] = Registry(

@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from jaxrobust.core.errors import InputError
 from jaxrobust.data.encoded import EncodedSource
-from jaxrobust.noises.system import available, read_image
+from jaxrobust.data.source import DataSource
+from jaxrobust.noises.system import DECODERS, RESIZES, available, read_image
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +51,18 @@ class SystemSource:
   def subset(self, n: int) -> SystemSource:
     """The first n examples."""
     return replace(self, source=self.source.subset(n))
+
+
+def system_source(source: DataSource, decoder: str, resize: str, size: int) -> SystemSource:
+  """A source under a decoder and a resize, if it is one of encoded files and both are installed."""
+  if not isinstance(source, EncodedSource):
+    raise InputError(f"{source.name} holds no encoded files, so it has no system noise")
+  _ = DECODERS[decoder], RESIZES[resize]  # Unknown names are refused with the nearest ones.
+  decoders, resizes = available()
+  for name, there in ((decoder, decoders), (resize, resizes)):
+    if name not in there:
+      raise InputError(f"{name.partition('-')[0]} is not installed: pip install 'jaxrobust[system]'")
+  return SystemSource(source, decoder, resize, size)
 
 
 def grid(source: EncodedSource, size: int = 224) -> list[SystemSource]:

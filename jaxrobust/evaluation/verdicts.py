@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from jaxrobust.engine.verdict import Verdict
+from jaxrobust.evaluation.confidence import columns, has_columns, matrices
 
 # An attack that often sees successes which the verification does not confirm is itself a finding.
 DISAGREEMENT_LIMIT = 0.001
@@ -22,9 +23,10 @@ class VerdictBook:
     count: number of examples.
     minimal: whether the distances are kept (they mean nothing for attacks that stop inside a budget).
     eps: the budget within which a success counts; None for no bound.
+    classes: if not 0, all probabilities are kept, for confidence matrices.
   """
 
-  def __init__(self, count: int, minimal: bool, eps: float | None):
+  def __init__(self, count: int, minimal: bool, eps: float | None, classes: int = 0):
     self.minimal = minimal
     self.eps = np.inf if eps is None else eps
     self.arrays: dict[str, np.ndarray] = {
@@ -37,9 +39,17 @@ class VerdictBook:
       "stage": np.full(count, -1, np.int32),
       "queries": np.zeros(count, np.int32),
       "flat": np.zeros(count, np.int32),
+      "label": np.full(count, -1, np.int32),
+      "clean_prediction": np.full(count, -1, np.int32),
+      "prediction": np.full(count, -1, np.int32),
+      "confidence": np.zeros(count, np.float32),
     }
     if minimal:
       self.arrays["distance"] = np.full(count, np.inf, np.float32)
+    else:
+      self.arrays["broken_at"] = np.full(count, -1, np.int32)
+    if classes:
+      self.arrays["probabilities"] = np.zeros((count, classes), np.float32)
 
   def record(self, verdicts: Iterable[Verdict]) -> int:
     """Writes the verdicts down and says how many there were."""
@@ -55,14 +65,29 @@ class VerdictBook:
       arrays["stage"][row] = verdict.stage
       arrays["queries"][row] = verdict.queries
       arrays["flat"][row] = verdict.flat
+      arrays["label"][row] = verdict.label
+      arrays["clean_prediction"][row] = verdict.clean_prediction
       if self.minimal:
         arrays["distance"][row] = verdict.distance
+      else:
+        arrays["broken_at"][row] = verdict.broken_at
+      if verdict.logits is not None and np.isfinite(verdict.logits).all():
+        self._record_logits(row, verdict.logits)
       count += 1
     return count
 
+  def _record_logits(self, row: int, logits: np.ndarray) -> None:
+    odds = np.exp(logits.astype(np.float64) - logits.max())
+    probabilities = (odds / odds.sum()).astype(np.float32)
+    self.arrays["prediction"][row] = int(np.argmax(logits))
+    self.arrays["confidence"][row] = probabilities.max()
+    if "probabilities" in self.arrays:
+      self.arrays["probabilities"][row] = probabilities
+
   def examples(self) -> dict[str, np.ndarray]:
-    """The arrays that go into the cell."""
-    return {name: array for name, array in self.arrays.items() if name != "done"}
+    """The arrays that go into the cell, and columns of probabilities that only its summary is made from."""
+    examples = {name: array for name, array in self.arrays.items() if name not in ("done", "probabilities")}
+    return examples | (columns(self.arrays["probabilities"]) if "probabilities" in self.arrays else {})
 
 
 def summarise(examples: dict[str, np.ndarray]) -> dict[str, Any]:
@@ -82,6 +107,10 @@ def summarise(examples: dict[str, np.ndarray]) -> dict[str, Any]:
   if "distance" in examples:
     found = examples["distance"][examples["correct"] & np.isfinite(examples["distance"])]
     summary["median_distance"] = float(np.median(found)) if len(found) else None
+  if "flips" in examples:
+    summary["flip_probability"] = float(examples["flips"].mean(dtype=np.float64))
+  if has_columns(examples):
+    summary |= matrices(examples)
   return summary
 
 

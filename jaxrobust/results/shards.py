@@ -19,6 +19,9 @@ from jaxrobust.results.cell import INDEX, Cell, Result, to_text
 from jaxrobust.results.plain import describe, differences
 from jaxrobust.results.store import atomic_write, find_at, load_result, save_result, sibling
 
+# Arrays of a shard that only the summary of the whole is made from; they are not kept in it.
+SUMMARY_ONLY = "_"
+
 Summarise = Callable[[dict[str, np.ndarray]], dict[str, Any]]
 
 _SHARD = re.compile(r"(.+)\.shard-(\d{5})-of-(\d{5})\.json")
@@ -88,13 +91,15 @@ def merge_results(ordered: Sequence[Path], shards: Sequence[Result], summarise: 
   examples = {
     name: np.concatenate([shard.examples[name] for shard in shards])[order] for name in first.examples if name != INDEX
   }
+  summary = summarise(examples)
+  examples = {name: array for name, array in examples.items() if not name.startswith(SUMMARY_ONLY)}
   findings: list[Mapping[str, Any]] = []
   for shard in shards:
     findings.extend(finding for finding in shard.findings if finding not in findings)
   return Result(
     cell=first.cell,
     config=first.config,
-    summary=summarise(examples),
+    summary=summary,
     examples=examples,
     provenance=first.provenance,
     findings=findings,

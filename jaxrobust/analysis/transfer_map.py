@@ -1,0 +1,66 @@
+"""Source × target maps: how often images made against one network fool another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from jaxrobust.analysis.proportions import Proportion, proportion
+from jaxrobust.core.errors import InputError
+from jaxrobust.results import Cell, Result
+
+PREFIX = "transfer:"
+
+
+def source_and_attack(cell: Cell) -> tuple[str, str] | None:
+  """(source, attack) of a transfer cell, None of any other.
+
+  >>> source_and_attack(Cell(model="b", data="d", attack="transfer:a:linf-pgd-20", eps="8/255", n=4))
+  ('a', 'linf-pgd-20')
+  """
+  if not cell.attack.startswith(PREFIX):
+    return None
+  source, _, attack = cell.attack.removeprefix(PREFIX).rpartition(":")
+  return (source, attack) if source else None
+
+
+@dataclass(frozen=True, eq=False)
+class TransferMap:
+  """A matrix of source (row) × target (column).
+
+  Attributes:
+    success: of the examples a target has right, the share that it has wrong after the attack; NaN where not measured.
+    accuracy: right before and after the attack, of all examples, with its interval.
+  """
+
+  sources: tuple[str, ...]
+  targets: tuple[str, ...]
+  success: np.ndarray
+  accuracy: dict[tuple[str, str], Proportion]
+
+
+def transfer_map(results: Iterable[Result]) -> TransferMap:
+  """The map of transfer cells of one attack, budget and data set; other cells are passed over."""
+  found: dict[tuple[str, str], Result] = {}
+  asked = set()
+  for result in results:
+    pair = source_and_attack(result.cell)
+    if pair is not None:
+      found[pair[0], result.cell.model] = result
+      cell = result.cell
+      asked.add((pair[1], cell.eps, cell.data, cell.condition, cell.n, cell.seed))
+  if len(asked) > 1:
+    raise InputError(
+      f"a transfer map is about one attack and data set, not {len(asked)}: {sorted(map(str, asked))[:2]}"
+    )
+  sources, targets = (tuple(dict.fromkeys(pair[side] for pair in found)) for side in (0, 1))
+  success = np.full((len(sources), len(targets)), np.nan)
+  accuracy = {}
+  for (source, target), result in found.items():
+    correct, robust = result.examples["correct"], result.examples["robust"]
+    place = sources.index(source), targets.index(target)
+    success[place] = 1 - robust[correct].mean() if correct.any() else np.nan
+    accuracy[source, target] = proportion(robust)
+  return TransferMap(sources, targets, success, accuracy)

@@ -1,0 +1,133 @@
+"""One cell as a job: what decides it, which examples of it this process takes, and how it is run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxrobust.core.classifier import Classifier
+from jaxrobust.core.errors import InputError
+from jaxrobust.core.registry import unknown_name
+from jaxrobust.data.source import DataSource
+from jaxrobust.engine.api import fit_schedule
+from jaxrobust.engine.options import EngineOptions
+from jaxrobust.engine.verdict import Examples
+from jaxrobust.evaluation.confidence import ALWAYS_CLASSES
+from jaxrobust.evaluation.shared import Shared
+from jaxrobust.evaluation.suites import Entry, schedule_config
+from jaxrobust.evaluation.targets import random_targets
+from jaxrobust.results import Cell
+
+PRECISIONS = ("highest", "high", "default", "float32", "bfloat16")
+
+
+@dataclass(frozen=True)
+class RunOptions:
+  """How cells are run; nothing here changes a verdict but `precision`, which is part of the cell's config.
+
+  Attributes:
+    engine: slots, devices, dispatch.
+    seed: of all randomness.
+    samples: forward passes per evaluation of a randomised classifier.
+    precision: of matrix products and convolutions; float32 throughout by default, also on TPU.
+    save_seconds: how often a running cell saves its partial verdicts.
+    process, processes: which share of the examples this process takes.
+    quiet: no progress display.
+    save_images: how many adversarial images to keep beside each cell that is computed.
+  """
+
+  engine: EngineOptions | None = None
+  seed: int = 0
+  samples: int = 20
+  precision: str = "highest"
+  save_seconds: float = 60.0
+  process: int = 0
+  processes: int = 1
+  quiet: bool = False
+  save_images: int = 0
+
+  def __post_init__(self) -> None:
+    if self.precision not in PRECISIONS:
+      raise unknown_name("precision", self.precision, list(PRECISIONS))
+    if self.seed < 0:
+      raise InputError(f"the seed must be at least 0, got {self.seed}")
+
+
+@dataclass(frozen=True)
+class ShareSource:
+  """Every P-th example of a data source, as the engine reads it; with random targets if there is a seed for them."""
+
+  data: DataSource
+  positions: np.ndarray
+  image_shape: tuple[int, int, int]
+  target_seed: int | None = None
+
+  def __len__(self) -> int:
+    return len(self.positions)
+
+  def take(self, positions: np.ndarray) -> Examples:
+    ids = self.positions[positions]
+    images, labels = self.data.take(ids)
+    if self.target_seed is None:
+      return Examples(ids, images, labels, np.full(len(ids), -1))
+    return Examples(ids, images, labels, random_targets(self.target_seed, ids, labels, self.data.num_classes))
+
+
+@dataclass(frozen=True)
+class Job:
+  """One cell to be computed, with all that it takes; `title` names it in its plan, as `data/condition/attack@eps`."""
+
+  shared: Shared
+  data: DataSource
+  entry: Entry
+  cell: Cell
+  config: dict[str, Any]
+  root: Path
+  options: RunOptions
+  substituted: bool = False
+  title: str = ""
+
+  @property
+  def classifier(self) -> Classifier:
+    return self.shared.classifier
+
+  @property
+  def classes(self) -> int:
+    """How many columns its confidence matrices have; 0 for none."""
+    classes = self.classifier.num_classes
+    return classes if self.entry.matrices or classes <= ALWAYS_CLASSES else 0
+
+
+def make_job(
+  shared: Shared | Classifier, model: str, data: DataSource, entry: Entry, root: str | Path, options: RunOptions
+) -> Job:
+  """The cell of an entry, and the configuration that decides its verdicts."""
+  shared = Shared(shared) if isinstance(shared, Classifier) else shared
+  classifier = shared.classifier
+  if entry.first is not None and entry.first < len(data):
+    data = data.subset(entry.first)
+  fitted = replace(entry, schedule=fit_schedule(entry.schedule, classifier.num_classes, entry.targeted))
+  eps = None if entry.eps is None else entry.eps.text
+  condition = getattr(data, "condition", "clean")
+  cell = Cell(
+    model=model,
+    data=data.name,
+    condition=condition,
+    attack=entry.attack,
+    eps=eps,
+    n=len(data),
+    seed=options.seed,
+  )
+  config = {
+    "attack": schedule_config(fitted.schedule),
+    "model_fingerprint": shared.fingerprint,
+    "data_fingerprint": data.fingerprint(),
+    "precision": options.precision,
+    "samples": options.samples if classifier.randomised else 1,
+  }
+  if entry.targeted:
+    config["targets"] = "random"
+  return Job(shared, data, fitted, cell, config, Path(root), options, fitted != entry)

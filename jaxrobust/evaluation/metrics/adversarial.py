@@ -1,0 +1,71 @@
+"""Accuracy under attack, and what the papers make of it. Arguments are flags per example, never averages.
+
+accuracy under attack  right before and after the attack, of all examples
+attack success rate    of those right before: broken (ASR; RobustART, ARES); or of all examples: wrong after the
+                       attack, which is 1 - accuracy under attack (the other definition in use)
+AR                     1 - ASR (RobustART, arXiv:2109.05211, appendix D)
+WCAR                   the share, of those right before, that no attack breaks: pointwise, not the minimum of averages
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from jaxrobust.core.errors import InputError
+
+
+def accuracy_under_attack(robust: np.ndarray) -> float:
+  """Right before and after the attack, of all.
+
+  >>> accuracy_under_attack(np.array([1, 0, 0, 1]))
+  0.5
+  """
+  return float(_flags(robust)[0].mean())
+
+
+def attack_success_rate(correct: np.ndarray, robust: np.ndarray, of_all: bool = False) -> float:
+  """Broken examples, of those right before the attack; or with `of_all` wrong examples after the attack, of all.
+
+  >>> correct, robust = np.array([1, 1, 1, 0]), np.array([1, 1, 0, 0])
+  >>> round(attack_success_rate(correct, robust), 3), attack_success_rate(correct, robust, of_all=True)
+  (0.333, 0.5)
+  """
+  correct, robust = _flags(correct, robust)
+  if of_all:
+    return float(1 - robust.mean())
+  return 1 - adversarial_robustness(correct, robust)
+
+
+def adversarial_robustness(correct: np.ndarray, robust: np.ndarray) -> float:
+  """AR: those still right after the attack, of those right before; 0 where none was."""
+  return worst_case_attack_robustness(correct, [robust])
+
+
+def worst_case(robust: Sequence[np.ndarray]) -> np.ndarray:
+  """Which examples withstand every attack.
+
+  >>> worst_case([np.array([1, 1, 0]), np.array([1, 0, 1])]).tolist()
+  [True, False, False]
+  """
+  if not robust:
+    raise InputError("the worst case is taken over at least one attack")
+  return np.logical_and.reduce(_flags(*robust))
+
+
+def worst_case_attack_robustness(correct: np.ndarray, robust: Sequence[np.ndarray]) -> float:
+  """WCAR over attacks, pointwise.
+
+  >>> worst_case_attack_robustness(np.array([1, 1, 1, 0]), [np.array([1, 1, 0, 0]), np.array([0, 1, 1, 0])])
+  0.3333333333333333
+  """
+  correct, standing = _flags(correct, worst_case(robust))
+  return float((correct & standing).sum() / max(correct.sum(), 1))
+
+
+def _flags(*arrays: np.ndarray) -> list[np.ndarray]:
+  flags = [np.asarray(array, bool) for array in arrays]
+  if any(array.ndim != 1 or array.shape != flags[0].shape or array.size == 0 for array in flags):
+    raise InputError(f"attack metrics need one flag per example, got shapes {[array.shape for array in flags]}")
+  return flags

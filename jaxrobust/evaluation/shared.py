@@ -1,0 +1,117 @@
+"""What the cells of one classifier have in common, computed once: its fingerprint, clean passes, corrupted images.
+
+Nothing here changes a verdict: a clean pass is reused only by runs that would have made the very same dispatches.
+Memory is bounded; what has been pushed out is computed again.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from jaxrobust.core.classifier import Classifier
+from jaxrobust.data.source import ArraySource, DataSource
+from jaxrobust.engine.verdict import CleanLogits
+from jaxrobust.evaluation.sequences import SequenceSource
+from jaxrobust.models.zoo import fingerprint
+
+LARGEST_KEPT = 1 << 30
+
+
+class KeptSource:
+  """A source whose images are costly to make (corrupted, decoded): each is made once and kept."""
+
+  def __init__(self, source: DataSource, image_shape: tuple[int, ...]):
+    self.source = source
+    self._images = np.empty((len(source), *image_shape), np.float32)
+    self._labels = np.empty(len(source), np.int32)
+    self._there = np.zeros(len(source), bool)
+
+  @property
+  def name(self) -> str:
+    return self.source.name
+
+  @property
+  def condition(self) -> str:
+    return getattr(self.source, "condition", "clean")
+
+  @property
+  def num_classes(self) -> int:
+    return self.source.num_classes
+
+  def __len__(self) -> int:
+    return len(self.source)
+
+  def take(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The examples with these ids."""
+    ids = np.asarray(ids)
+    new = np.unique(ids[~self._there[ids]])
+    if len(new):
+      self._images[new], self._labels[new] = self.source.take(new)
+      self._there[new] = True
+    return self._images[ids], self._labels[ids]
+
+  def fingerprint(self) -> str:
+    """The source's own."""
+    return self.source.fingerprint()
+
+  def subset(self, n: int) -> DataSource:
+    """The first n examples of the source itself."""
+    return self.source.subset(n)
+
+  @property
+  def nbytes(self) -> int:
+    return self._images.nbytes
+
+
+@dataclass
+class Shared:
+  """One per classifier and run of cells.
+
+  Attributes:
+    classifier: what is evaluated.
+    about: what is known of it (`arch`, `family`, `technique`, `params`, `notes`), for provenance.
+    command: of a cell, as `data/condition/attack@eps`, the command line that computes it again.
+  """
+
+  classifier: Classifier
+  about: Mapping[str, Any] = field(default_factory=dict)
+  command: Callable[[str], str] | None = None
+  _clean: OrderedDict[tuple, CleanLogits] = field(default_factory=OrderedDict)
+  _kept: OrderedDict[tuple, KeptSource] = field(default_factory=OrderedDict)
+
+  @cached_property
+  def fingerprint(self) -> str:
+    return fingerprint(self.classifier)
+
+  def clean(self, *key: Any) -> CleanLogits:
+    """The clean logits that runs with this key share; `key` is all that decides their bits."""
+    found = self._clean.setdefault(key, {})
+    self._clean.move_to_end(key)
+    size = lambda kept: sum(logits.nbytes for logits in kept.values())
+    _shrink(self._clean, sum(map(size, self._clean.values())), size)
+    return found
+
+  def keep(self, source: DataSource, *key: Any) -> DataSource:
+    """The source with its images kept, if they are costly to make and not too many."""
+    if isinstance(source, ArraySource | SequenceSource):
+      return source
+    if key not in self._kept:
+      image = source.take(np.zeros(1, int))[0]
+      if len(source) * image.nbytes > LARGEST_KEPT:
+        return source
+      self._kept[key] = KeptSource(source, image.shape[1:])
+    self._kept.move_to_end(key)
+    _shrink(self._kept, sum(kept.nbytes for kept in self._kept.values()), lambda kept: kept.nbytes)
+    return self._kept[key]
+
+
+def _shrink(kept: OrderedDict, total: int, size: Callable[[Any], int]) -> None:
+  """Drops what was used longest ago until the rest fits; never the last one."""
+  while total > LARGEST_KEPT and len(kept) > 1:
+    total -= size(kept.popitem(last=False)[1])

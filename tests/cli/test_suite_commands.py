@@ -1,0 +1,93 @@
+"""evaluate --suite, reproduce and transfer on saved classifiers."""
+
+from __future__ import annotations
+
+import json
+import shlex
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from jaxrobust.models.registry import make_model
+from jaxrobust.models.zoo import save_classifier
+from jaxrobust.results import load_result, load_results
+from jaxrobust.results.cell import Result
+from jaxrobust.results.store import save_result
+from tests.cli.test_cli import call, refused
+
+
+@pytest.fixture(scope="module")
+def networks(tmp_path_factory):
+  folder = tmp_path_factory.mktemp("networks")
+  module = make_model("cnn-tiny", num_classes=10)
+  for seed, name in enumerate(("one", "two")):
+    variables = module.init(jax.random.key(seed), jnp.zeros((1, 32, 32, 3)))
+    notes = {"train": {"techniques": ["pgd-at"]}}
+    save_classifier(folder / name, "cnn-tiny", variables, num_classes=10, notes=notes)
+  return folder
+
+
+COMMON = ["--n=12", "--batch_size=8", "--eps=2/255"]
+
+
+@pytest.fixture(scope="module")
+def evaluated(networks, tmp_path_factory):
+  out = tmp_path_factory.mktemp("out")
+  only = ["--suite=nas-cell,small", "--only=digits32/clean/linf-fgsm@*"]
+  code, text, err = call("evaluate", "--model", networks / "one", "--out", out, "--save_images=2", *only, *COMMON)
+  assert code == 0, err
+  return out, text, err
+
+
+def test_a_suite_says_what_it_will_run_and_prints_and_stores_its_metrics(evaluated):
+  out, text, err = evaluated
+  assert "nas-cell-small: 2 cells on 1 data sets and conditions" in err and "at most" in err
+  assert "linf-fgsm@4/255" in text and "summary: " in text
+  summary = json.loads((out / "one" / "nas-cell-small.summary.json").read_text())
+  for result in load_results(out):
+    assert summary["metrics"][result.cell.id]["value"] == result.examples["robust"].mean()
+
+
+def test_a_cell_knows_its_network_and_the_command_that_makes_it_again(evaluated, networks, tmp_path):
+  out, _, _ = evaluated
+  result = next(r for r in load_results(out) if r.cell.attack == "linf-fgsm" and r.cell.eps == "4/255")
+  about = result.provenance["model"]
+  assert about["arch"] == "cnn-tiny" and about["technique"] == "pgd-at" and about["params"] > 1000
+  words = shlex.split(result.provenance["command"])
+  assert words[:2] == ["jaxrobust", "evaluate"] and str(out) not in result.provenance["command"]
+  code, _, err = call(*words[1:], "--out", tmp_path, "--quiet")
+  assert code == 0, err
+  (again,) = load_results(tmp_path)
+  assert again.cell == result.cell and again.summary == result.summary
+
+
+def test_reproduce_confirms_a_cell_and_finds_a_forged_one(evaluated, tmp_path):
+  out, _, _ = evaluated
+  result = next(r for r in load_results(out) if r.cell.attack == "linf-fgsm" and r.cell.eps == "4/255")
+  code, text, err = call("reproduce", result.cell.path(out), "--quiet")
+  assert code == 0 and "matches: every number of the cell is the same" in text, (text, err)
+  robust = result.examples["robust"].copy()
+  robust[[3, 5]] ^= True
+  forged = Result(**{**vars(result), "examples": {**result.examples, "robust": robust}})
+  code, text, _ = call("reproduce", save_result(tmp_path, forged), "--quiet")
+  assert code == 3 and "DIFFERS" in text and "robust: 2 examples differ, first 3, 5" in text
+
+
+def test_reproduce_names_what_it_cannot_do(evaluated, tmp_path):
+  out, _, _ = evaluated
+  result = load_result(next(path for path in out.rglob("*.json") if "fgsm" in path.name and "timing" not in path.name))
+  bare = Result(**{**vars(result), "provenance": {}})
+  refused(2, "does not say which command made it", "reproduce", save_result(tmp_path, bare))
+  refused(3, "no such file", "reproduce", tmp_path / "nothing.json")
+
+
+def test_transfer_prints_a_map(networks, tmp_path):
+  words = ["--models", networks / "one", networks / "two", "--attack=fgsm", "--eps=8/255", "--n=8"]
+  code, text, err = call("transfer", *words, "--out", tmp_path)
+  assert code == 0, err
+  assert "made on \\ shown to" in text and "one" in text and "two" in text
+  assert sorted((r.cell.model, r.cell.attack) for r in load_results(tmp_path)) == [
+    (target, f"transfer:{source}:linf-fgsm") for target in ("one", "two") for source in ("one", "two")
+  ]
+  refused(2, "at least two classifiers", "transfer", "--models", networks / "one", "--out", tmp_path)

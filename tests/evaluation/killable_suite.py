@@ -1,0 +1,41 @@
+"""Run by test_suites_slow in processes of its own: a whole suite, saving its state all the time.
+
+With KILL_AFTER=k the process kills itself, as kill -9 would, right after its k-th partial save.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+from jaxrobust.core.compilation import enable_compilation_cache
+
+
+def main(out: str, suite: str) -> None:
+  enable_compilation_cache()
+  from jaxrobust.analysis.suite_cells import write_summary
+  from jaxrobust.analysis.suite_metrics import summarise_suite
+  from jaxrobust.engine.options import EngineOptions
+  from jaxrobust.evaluation import runner
+  from jaxrobust.evaluation.evaluate import evaluate
+  from tests.evaluation.digits_model import digits_classifier
+
+  kill_after, saves = int(os.environ.get("KILL_AFTER", "0")), 0
+  plain_save = runner.save_partial
+
+  def save_and_die(*args: object) -> None:
+    nonlocal saves
+    plain_save(*args)  # type: ignore[arg-type]
+    saves += 1
+    if saves == kill_after:
+      os.kill(os.getpid(), signal.SIGKILL)
+
+  runner.save_partial = save_and_die  # type: ignore[assignment]
+  options = runner.RunOptions(EngineOptions.for_platform(8), save_seconds=0.0, quiet=True, save_images=2)
+  report = evaluate(digits_classifier(), "digits32", suite, eps="16/255", n=20, name="means", out=out, options=options)
+  write_summary(out, report, summarise_suite(report))
+
+
+if __name__ == "__main__":
+  main(*sys.argv[1:])

@@ -1,0 +1,64 @@
+"""The guides' snippets run as printed, and their commands take the options they show."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+
+from jaxrobust.cli.main import COMMANDS, main
+from tests import realdata
+
+GUIDES = sorted((Path(__file__).parents[1] / "jaxrobust" / "docs").glob("*.md"))
+
+
+def blocks(path: Path, kind: str) -> list[str]:
+  return re.findall(rf"```{kind}\n(.*?)```", path.read_text(), re.S)
+
+
+def test_there_is_a_guide_for_each_use():
+  names = {path.stem for path in GUIDES}
+  assert names == {
+    "evaluate_your_model",
+    "write_an_attack",
+    "write_a_suite",
+    "train_on_a_pod",
+    "read_the_numbers",
+  }
+
+
+@pytest.mark.parametrize("path", GUIDES, ids=lambda path: path.stem)
+def test_python_snippets_run(path, tmp_path, monkeypatch, capsys):
+  monkeypatch.chdir(tmp_path)
+  scope: dict[str, object] = {}
+  for number, code in enumerate(blocks(path, "python")):
+    exec(compile(code, f"{path.name}, snippet {number}", "exec"), scope)
+
+
+@pytest.mark.parametrize("path", GUIDES, ids=lambda path: path.stem)
+def test_commands_and_their_options_exist(path):
+  for line in "\n".join(blocks(path, "bash")).replace("\\\n", " ").splitlines():
+    words = shlex.split(line, comments=True)
+    if not words or words[0] != "jaxrobust":
+      continue
+    assert words[1] in COMMANDS, line
+    module = importlib.import_module(f"jaxrobust.cli.{words[1]}")
+    known = {**getattr(module, "DEFAULTS", {}), "config": ""}
+    for word in words[2:]:
+      if word.startswith("--") and known.keys() != {"config"}:
+        assert word[2:].partition("=")[0] in known, f"{word} in {line}"
+
+
+@realdata.needs_data
+def test_a_published_checkpoint_in_two_commands(tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  shutil.copy(realdata.ROOT / "weights" / "cifar10_resnet20.npz", tmp_path)
+  shutil.copy(realdata.ROOT / "cifar10_test.npz", tmp_path)
+  guide = next(path for path in GUIDES if path.stem == "evaluate_your_model")
+  convert, evaluate = (shlex.split(line)[1:] for line in blocks(guide, "bash")[0].strip().splitlines())
+  assert main(convert) == 0
+  assert main([*evaluate, "--suite=clean", "--n=64", "--quiet"]) == 0
