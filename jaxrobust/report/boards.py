@@ -84,7 +84,9 @@ def _board(data: str, norm: str, eps: str, models: dict[str, list[Fact]]) -> Boa
   attacks = {model: _attacks(facts, norm, eps) for model, facts in models.items()} if norm else {}
   counted = Counter(attack for entries in attacks.values() for attack in entries)
   names = sorted(counted, key=lambda attack: (-counted[attack], attack))
-  columns = [CLEAN, *(Column(name, short_name(name), f"Right under {name} at {eps}") for name in names)]
+  labels = Counter(short_name(name) for name in names)
+  label = lambda name: short_name(name) if labels[short_name(name)] == 1 else name.partition("-")[2]
+  columns = [CLEAN, *(Column(name, label(name), f"Right under {name} at {eps}") for name in names)]
   if norm:
     columns.insert(0, WORST)
   found: dict[str, dict[str, Entry]] = {}
@@ -103,7 +105,7 @@ def _board(data: str, norm: str, eps: str, models: dict[str, list[Fact]]) -> Boa
     if entries:
       found[model] = entries
   if any(CORRUPTED.key in entries for entries in found.values()):
-    columns.append(CORRUPTED)
+    columns.insert(columns.index(CLEAN) + 1, CORRUPTED)
   empty: tuple[None, tuple[str, ...]] = (None, ())
   numbers, paths = (
     {model: tuple(entries.get(c.key, empty)[part] for c in columns) for model, entries in found.items()}
@@ -178,12 +180,16 @@ _UPPER = {
 
 
 def short_name(attack: str) -> str:
-  """A column header for an attack of a known norm.
+  """A column header for an attack: without its norm, which the board has, and without its options.
 
   >>> short_name("linf-apgd-ce-100"), short_name("l2-autoattack")
   ('APGD-CE-100', 'AutoAttack')
+  >>> short_name("linf-bim-20,step_size=0.15-minimum-budget,targeted")
+  'BIM-20, least budget, targeted'
   """
-  name = attack.partition("-")[2] or attack
-  words = [word.upper() if word in _UPPER else word for word in name.split("-")]
+  name, *options = (attack.partition("-")[2] or attack).split(",")
+  notes = ["least budget"] if "-minimum-budget" in attack else []
+  notes += ["targeted"] if "targeted" in options else []
+  words = [word.upper() if word in _UPPER else word for word in name.removesuffix("-minimum-budget").split("-")]
   names = {"autoattack": "AutoAttack", "deepfool": "DeepFool", "square": "Square"}
-  return "-".join(names.get(word, word) for word in words)
+  return ", ".join(["-".join(names.get(word, word) for word in words), *notes])

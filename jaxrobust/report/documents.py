@@ -129,8 +129,8 @@ def _cell(fact: Fact) -> dict[str, Any]:
 def budget_curves(facts: Sequence[Fact]) -> list[dict[str, Any]]:
   """Accuracy against budget on clean images, one curve per attack.
 
-  Attacks without a budget give one from their distances; attacks with one give a point per budget they were run
-  at, and the clean accuracy at zero.
+  Attacks without a budget give one from their distances; attacks that were run at several give a point for each,
+  and the clean accuracy at zero.
   """
   curves: list[dict[str, Any]] = []
   points: dict[tuple[str, str, str], dict[float, float]] = {}
@@ -148,9 +148,8 @@ def budget_curves(facts: Sequence[Fact]) -> list[dict[str, Any]]:
     elif fact.norm and fact.budget is not None:
       points.setdefault((cell.data, fact.norm, cell.attack), {})[fact.budget] = fact.number.value
   for (data, norm, attack), values in sorted(points.items()):
-    if data in clean:
-      values.setdefault(0.0, clean[data])
     if len(values) > 1:
+      values |= {0.0: clean[data]} if data in clean else {}
       xs = sorted(values)
       curves.append(_curve(data, "budget", norm, attack, Curve(np.array(xs), np.array([values[x] for x in xs]))))
   return sorted(curves, key=lambda curve: (curve["data"], curve["norm"], curve["attack"]))

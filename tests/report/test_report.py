@@ -243,7 +243,7 @@ def test_plots_are_drawn_in_three_formats(tmp_path):
     write_model(tmp_path / "results", name, at, attacks=["linf-pgd-20"], budgets=["8/255"])
   written = write_report(tmp_path / "results", tmp_path / "site", plots=True)
   files = sorted((tmp_path / "site" / "plots").iterdir())
-  assert written.plots == 6 and len(files) == 18
+  assert written.plots == 5 and len(files) == 15
   kinds = {path.name.split("-")[0] for path in files}
   assert kinds == {"bars", "scatter", "curves", "transfer", "corruptions"}
   signatures = {".png": b"\x89PNG", ".pdf": b"%PDF", ".svg": b"<?xml"}

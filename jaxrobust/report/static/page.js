@@ -1,7 +1,7 @@
 "use strict";
 // The leaderboard page. Text from results reaches the document as text nodes only, never as markup.
 const JR = (() => {
-  const PAGE = 50, MOST = 4;
+  const PAGE = 50, MOST = 4, COLUMNS = 8, PICTURES = 12;
   let index = null;
   const documents = new Map(), waiting = new Map(), chosen = [];
 
@@ -30,7 +30,7 @@ const JR = (() => {
   const named = (text) => h("bdi", { class: "clamp" }, text);
 
   function about(model) {
-    const size = model.params === null ? null : `${(model.params / 1e6).toPrecision(3)} M parameters`;
+    const size = model.params === null ? null : `${model.params < 1e6 ? Math.round(model.params / 1e3) + " k" : (model.params / 1e6).toPrecision(3) + " M"} parameters`;
     return [model.arch, model.family, model.technique, size].filter((part, at, all) => part && all.indexOf(part) === at).join(" · ");
   }
 
@@ -69,7 +69,7 @@ const JR = (() => {
   }
 
   // ---- the leaderboard -----------------------------------------------------------------------------------------
-  const first = { data: "", threat: "", family: "", technique: "", q: "", sort: "", dir: "desc", page: "0", intervals: "" };
+  const first = { data: "", threat: "", family: "", technique: "", q: "", sort: "", dir: "desc", page: "0", intervals: "", all: "" };
   let view = { ...first };
 
   function currentBoard() {
@@ -131,20 +131,21 @@ const JR = (() => {
       const threats = index.boards.filter((other) => other.data === board.data).map(threatOf);
       const search = h("input", { type: "search", name: "q", value: view.q, placeholder: "name, architecture…", oninput: () => update("q", search.value) });
       const box = h("input", { type: "checkbox", name: "intervals", checked: view.intervals === "1", onchange: () => update("intervals", box.checked ? "1" : "") });
+      const every = h("input", { type: "checkbox", name: "all", checked: view.all === "1", onchange: () => update("all", every.checked ? "1" : "") });
       filters.replaceChildren(
         choice("Data set", "data", sets.map((set) => [set, set]), board.data, (value) => update("data", value)),
         choice("Threat model", "threat", threats.map((threat) => [threat, threat]), threatOf(board), (value) => update("threat", value)),
         choice("Architecture family", "family", all("All families", "family"), view.family, (value) => update("family", value)),
         choice("Technique", "technique", all("All techniques", "technique"), view.technique, (value) => update("technique", value)),
-        h("label", {}, "Search", search), h("label", { class: "check" }, box, "95 % intervals"));
+        h("label", {}, "Search", search), h("label", { class: "check" }, box, "95 % intervals"), board.columns.length > COLUMNS ? h("label", { class: "check" }, every, `all ${board.columns.length} columns`) : "");
       if (focus) filters.querySelector(`[name="${focus}"]`)?.focus();
     };
     const drawTable = (focus) => {
       const board = currentBoard(), rows = boardRows(board), page = Math.min(Number(view.page) || 0, Math.max(Math.ceil(rows.length / PAGE) - 1, 0));
-      const sorted = view.sort || board.columns[0].key;
+      const sorted = view.sort || board.columns[0].key, columns = view.all ? board.columns : board.columns.slice(0, COLUMNS);
       const head = [h("td", { class: "rank" }, h("span", { class: "hidden" }, "Rank")), h("td", { class: "pick" }, h("span", { class: "hidden" }, "Compare")),
-        sortHeader("name", "Model", "The model's name", "name", sorted), board.columns.map((column) => sortHeader(column.key, column.label, column.title, null, sorted))];
-      const shown = rows.slice(page * PAGE, (page + 1) * PAGE).map((row, at) => boardRow(row, page * PAGE + at + 1));
+        sortHeader("name", "Model", "The model's name", "name", sorted), columns.map((column) => sortHeader(column.key, column.label, column.title, null, sorted))];
+      const shown = rows.slice(page * PAGE, (page + 1) * PAGE).map((row, at) => boardRow(row.slice(0, columns.length + 1), page * PAGE + at + 1));
       body.className = view.intervals ? "intervals" : "";
       body.replaceChildren(table(`${many(rows.length, "model")} on ${board.data}, ${threatOf(board)}. Accuracy in per cent; “Robust” is the worst case over all attacks run.`, head, shown, "board"),
         pager(rows.length, page, (next) => update("page", String(next))) || "");
@@ -159,7 +160,8 @@ const JR = (() => {
         update("sort", key);
       };
       return h("th", { scope: "col", class: kind, title, "aria-sort": on ? (down ? "descending" : "ascending") : null },
-        h("button", { type: "button", onclick: flip }, key === "name" ? label : null, h("span", { class: "arrow", "aria-hidden": "true" }, on ? (down ? "↓" : "↑") : ""), key === "name" ? null : label));
+        h("button", { type: "button", onclick: flip }, key === "name" ? label : null, h("span", { class: "arrow", "aria-hidden": "true" }, on ? (down ? "↓" : "↑") : ""),
+          key === "name" ? null : label.split(/(?<=, )/).map((part) => h("span", { class: "part" }, part))));
     };
     drawFilters();
     drawTable();
@@ -354,7 +356,9 @@ const JR = (() => {
     const figures = doc.pictures.map((picture) => h("figure", {}, h("figcaption", {}, `${picture.data}, ${picture.attack}`),
       h("div", { class: "triple" }, ["clean", "adversarial", "difference"].map((kind) => h("img", { src: picture[kind], alt: kind === "difference" ? `The perturbation, amplified ${picture.factor} times` : `${kind} image, classified as ${kind === "clean" ? picture.label : picture.prediction}` })),
         h("span", {}, `class ${picture.label}`), h("span", {}, `taken for ${picture.prediction}`), h("span", {}, `change × ${picture.factor}`))));
-    return h("section", {}, h("h2", {}, "Adversarial images"), h("div", { class: "pictures" }, figures));
+    const body = h("div", { class: "pictures" }, figures.slice(0, PICTURES));
+    const more = h("button", { type: "button", onclick: () => { body.append(...figures.slice(PICTURES)); more.remove(); } }, `Show all ${figures.length}`);
+    return h("section", {}, h("h2", {}, "Adversarial images"), body, figures.length > PICTURES ? h("p", {}, more) : null);
   }
 
   function cellSection(doc) {
