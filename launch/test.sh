@@ -10,6 +10,9 @@ export XLA_FLAGS="${XLA_FLAGS:-} --xla_cpu_multi_thread_eigen=false"
 "$venv/bin/ruff" check jaxrobust configs tests
 "$venv/bin/ruff" format --check jaxrobust configs tests
 "$venv/bin/mypy"
+if ! command -v chromedriver >/dev/null || ! { command -v chromium || command -v google-chrome; } >/dev/null; then
+  echo "skipped: the page in a browser, which takes Chromium and its driver (Debian: apt install chromium chromium-driver)"
+fi
 select=(-m "not slow")
 [ -n "${JAXROBUST_SLOW:-}" ] && select=()
 exec "$venv/bin/python" -m pytest -n "${JAXROBUST_TEST_PROCESSES:-2}" --dist worksteal "${select[@]}" \

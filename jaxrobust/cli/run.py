@@ -1,4 +1,4 @@
-"""`jaxrobust run --config configs/local.py`: train some classifiers, evaluate them all, print one table."""
+"""`jaxrobust run --config configs/local.py`: train classifiers, evaluate them all, print one table, write the page."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ def run(argv: list[str]) -> int:
   from jaxrobust.evaluation.evaluate import evaluate
   from jaxrobust.evaluation.runner import RunOptions
   from jaxrobust.evaluation.suites import make_suite
+  from jaxrobust.report.report import write_report
   from jaxrobust.results import check_writable
   from jaxrobust.training import loop
   from jaxrobust.training.config import make_train_config
@@ -69,6 +70,7 @@ def run(argv: list[str]) -> int:
   ]
   print_reports(f"{config.data}, accuracy in % ({config.norm} {config.eps})", reports)
   print(f"models are in {out / 'models'}, cells in {out / 'results'}")
+  print(f"the page is {write_report(out / 'results', out / 'site').page}")
   return 0
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from jaxrobust.core.errors import CorruptFileError, InputError
+from jaxrobust.results.migrations import migrate
 from jaxrobust.results.packing import pack, unpack
 from jaxrobust.results.plain import dumps, loads, plain
 
@@ -105,6 +106,9 @@ class Cell:
     return f"{self.model} {self.data} {self.condition} {self.id} n={self.n} seed={self.seed}"
 
 
+_FIELDS = {field.name for field in dataclasses.fields(Cell)}
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Result:
   """The answer to a cell. Compare two of them by `to_text`, which is canonical.
@@ -153,17 +157,25 @@ def to_text(result: Result) -> str:
 
 
 def from_text(text: str | bytes) -> Result:
-  """The result of a JSON text; CorruptFileError, with the reason, for anything else."""
+  """The result of a JSON text of this or an earlier schema; CorruptFileError, with the reason, for anything else."""
+  document = read_document(text)
+  examples = {name: unpack(value) for name, value in document["examples"].items()}
+  try:
+    return Result(**{**document, "examples": examples})
+  except InputError as error:
+    raise CorruptFileError(str(error)) from None
+
+
+def read_document(text: str | bytes) -> dict[str, Any]:
+  """The entries of a result, checked and in the present schema, with the arrays still packed and `cell` a `Cell`."""
   try:
     document = loads(text)
   except ValueError as error:
     raise CorruptFileError(f"truncated or not JSON ({error})") from None
   if not isinstance(document, dict):
     raise CorruptFileError("not a result (no JSON object)")
-  schema = document.get("schema")
-  if type(schema) is not int or schema != SCHEMA:
-    raise CorruptFileError(f"not a result of schema {SCHEMA} (schema is {schema!r})")
-  if set(document) != _ENTRIES:
+  document = migrate(document, SCHEMA)
+  if document.keys() != _ENTRIES:
     wrong = ", ".join(sorted(_ENTRIES ^ set(document)))
     raise CorruptFileError(f"not a result (entries missing or unknown: {wrong})")
   for name in ("cell", "config", "provenance", "summary", "examples"):
@@ -172,10 +184,9 @@ def from_text(text: str | bytes) -> Result:
   findings = document["findings"]
   if not isinstance(findings, list) or not all(isinstance(item, dict) for item in findings):
     raise CorruptFileError("findings is not a list of objects")
-  if set(document["cell"]) != {field.name for field in dataclasses.fields(Cell)}:
+  if document["cell"].keys() != _FIELDS:
     raise CorruptFileError("the cell has entries missing or unknown")
-  examples = {name: unpack(value) for name, value in document["examples"].items()}
   try:
-    return Result(**{**document, "cell": Cell(**document["cell"]), "examples": examples})
+    return {**document, "cell": Cell(**document["cell"])}
   except InputError as error:
     raise CorruptFileError(str(error)) from None

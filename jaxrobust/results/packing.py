@@ -49,6 +49,28 @@ def pack(array: np.ndarray) -> dict[str, Any]:
 
 def unpack(value: Any) -> np.ndarray:
   """The array of a packed value; CorruptFileError for anything `pack` cannot have written."""
+  kind, n, raw = _open(value)
+  if kind == "bits":
+    return _unpack_bits(raw, n)
+  if isinstance(kind, str) and kind in WORDS:
+    return _unpack_words(raw, n, kind)
+  raise CorruptFileError(f"a packed array has the unknown kind {kind!r}")
+
+
+def count_flags(value: Any, n: int | None) -> int:
+  """How many of n packed flags are set, without making an array of them; n is None where any number will do.
+
+  >>> count_flags(pack(np.array([True, False, True])), 3)
+  2
+  """
+  kind, length, raw = _open(value)
+  if kind != "bits" or len(raw) != (length + 7) // 8 or n not in (None, length):
+    raise CorruptFileError(f"not {'any number of' if n is None else n} packed flags")
+  return int.from_bytes(raw, "big").bit_count()
+
+
+def _open(value: Any) -> tuple[Any, int, bytes]:
+  """Kind, length and bytes of a packed value."""
   if not isinstance(value, dict) or set(value) != {"kind", "n", "data"}:
     raise CorruptFileError("a packed array needs exactly the entries kind, n and data")
   kind, n, data = value["kind"], value["n"], value["data"]
@@ -60,11 +82,7 @@ def unpack(value: Any) -> np.ndarray:
     raw = base64.b64decode(data, validate=True)
   except (binascii.Error, ValueError):
     raise CorruptFileError("the data of a packed array is not base64") from None
-  if kind == "bits":
-    return _unpack_bits(raw, n)
-  if isinstance(kind, str) and kind in WORDS:
-    return _unpack_words(raw, n, kind)
-  raise CorruptFileError(f"a packed array has the unknown kind {kind!r}")
+  return kind, n, raw
 
 
 def _unpack_bits(raw: bytes, n: int) -> np.ndarray:

@@ -24,6 +24,8 @@ SUMMARY_ONLY = "_"
 
 Summarise = Callable[[dict[str, np.ndarray]], dict[str, Any]]
 
+_SHARD = re.compile(r"(.+)\.shard-(\d{5})-of-(\d{5})\.json")
+
 
 def shard_path(path: str | Path, index: int, count: int) -> Path:
   """The file of shard `index` of `count`, beside the cell's own file.
@@ -46,6 +48,16 @@ def save_shard(root: str | Path, result: Result, index: int, count: int) -> Path
   return path
 
 
+def parse_shard_name(name: str) -> tuple[str, int, int] | None:
+  """The cell file, index and count in a shard's file name; None for any other name.
+
+  >>> parse_shard_name("none.n10.seed0.shard-00000-of-00002.json")
+  ('none.n10.seed0.json', 0, 2)
+  """
+  match = _SHARD.fullmatch(name)
+  return match and (match[1] + ".json", int(match[2]), int(match[3]))
+
+
 def find_shard(root: str | Path, cell: Cell, config: Mapping[str, Any], index: int, count: int) -> Result | None:
   """The stored shard, or None; refuses like `find_result` where the configuration differs."""
   return find_at(shard_path(cell.path(root), index, count), cell, config)
@@ -64,10 +76,14 @@ def merge_shards(paths: Sequence[str | Path], summarise: Summarise) -> Result:
     CellMismatchError: the shards were made with different cells or configurations.
     CorruptFileError: an example is missing or held twice, or the shards hold different arrays.
   """
-  if not paths:
-    raise InputError("there are no shards to merge")
   ordered = sorted(Path(path) for path in paths)
-  shards = [load_result(path) for path in ordered]
+  return merge_results(ordered, [load_result(path) for path in ordered], summarise)
+
+
+def merge_results(ordered: Sequence[Path], shards: Sequence[Result], summarise: Summarise) -> Result:
+  """`merge_shards` for shards that are already read; the paths are for messages."""
+  if not shards:
+    raise InputError("there are no shards to merge")
   first = shards[0]
   for path, shard in zip(ordered, shards, strict=True):
     _check_same(ordered[0], first, path, shard)
@@ -109,7 +125,7 @@ def finish_shards(root: str | Path, cell: Cell, count: int, summarise: Summarise
   save_result(root, merged)
   # Also the shards of an earlier run with another number of processes: the cell is finished.
   for path in final.parent.glob(sibling(final, ".shard-*.json").name):
-    if re.search(r"\.shard-\d{5}-of-\d{5}\.json$", path.name):
+    if _SHARD.fullmatch(path.name):
       path.unlink(missing_ok=True)
   return final
 

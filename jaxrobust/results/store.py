@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,6 @@ from jaxrobust.results.cell import Cell, Result, from_text, to_text
 from jaxrobust.results.plain import describe, differences, dumps, plain
 
 TIMING = ".timing.json"
-
-_CELL_FILE = re.compile(r"[^.].*\.n[0-9]+\.seed[0-9]+\.json")
 
 
 def check_writable(root: str | Path) -> None:
@@ -111,32 +108,3 @@ def save_timing(path: str | Path, timing: Mapping[str, Any]) -> Path:
   target = sibling(path, TIMING)
   atomic_write(target, dumps(plain(timing, "timing", null_for_nan=True)))
   return target
-
-
-def load_results(root: str | Path, on_error: Callable[[CorruptFileError], object] | None = None) -> Iterator[Result]:
-  """All results under a folder, in the order of their paths.
-
-  Timings, shards, partial and temporary files, and files of other origin, are passed over.
-
-  Args:
-    on_error: gets the error of each damaged file, which is then passed over; without it the
-      first damaged file raises.
-  """
-  root = Path(root)
-  if not root.is_dir():
-    raise StorageError(f"cannot read results from {root}: no such folder")
-  return _results(root, on_error)
-
-
-def _results(root: Path, on_error: Callable[[CorruptFileError], object] | None) -> Iterator[Result]:
-  for path in sorted(root.rglob("*.json")):
-    if not _CELL_FILE.fullmatch(path.name):
-      continue
-    try:
-      result = load_result(path)
-    except CorruptFileError as error:
-      if on_error is None:
-        raise
-      on_error(error)
-    else:
-      yield result

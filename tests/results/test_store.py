@@ -12,13 +12,13 @@ from jaxrobust.core import files as core_files
 from jaxrobust.core.errors import CellMismatchError, CorruptFileError, StorageError
 from jaxrobust.results.cell import to_text
 from jaxrobust.results.partial import save_partial
+from jaxrobust.results.reader import load_results
 from jaxrobust.results.shards import save_shard
 from jaxrobust.results.store import (
   atomic_write,
   check_writable,
   find_result,
   load_result,
-  load_results,
   save_result,
   save_timing,
 )

@@ -1,0 +1,33 @@
+"""`jaxrobust report RESULTS --out site/`: tables, plots and the leaderboard page of a results folder."""
+
+from __future__ import annotations
+
+import importlib.util
+
+from jaxrobust.cli.configuration import parse
+from jaxrobust.core.errors import InputError
+
+DEFAULTS = {"out": "site", "plots": "auto"}
+USAGE = (
+  "RESULTS: a page, tables and plots of a results folder (local, or gs://… and the like); plots are auto, yes or no"
+)
+
+
+def run(argv: list[str]) -> int:
+  words = [word for word in argv[:1] if not word.startswith("--")]
+  config = parse("report", argv[len(words) :], DEFAULTS, USAGE)
+  if not words:
+    raise InputError("say which results: jaxrobust report RESULTS --out=site")
+  if config.plots not in ("auto", "yes", "no"):
+    raise InputError(f"plots are auto, yes or no, not {config.plots!r}")
+  there = importlib.util.find_spec("matplotlib") is not None
+  from jaxrobust.report.report import write_report
+
+  written = write_report(words[0], config.out, plots=config.plots == "yes" or (config.plots == "auto" and there))
+  for problem in written.problems:
+    print(f"finding: {problem}")
+  if config.plots == "auto" and not there:
+    print("no plots: they need matplotlib (pip install 'jaxrobust[report]')")
+  print(f"{written.models} models, {written.cells} cells, {written.plots} plots; tables are in {config.out}/tables")
+  print(f"the page is {written.page}")
+  return 0

@@ -1,0 +1,90 @@
+"""`jaxrobust results "SELECT model, robust_accuracy FROM cells" --root results`: SQL, import, export, migration."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+from typing import Any
+
+from jaxrobust.cli.configuration import parse
+from jaxrobust.core.errors import InputError
+from jaxrobust.core.registry import unknown_name
+
+DEFAULTS = {"root": "results", "format": "table", "out": ""}
+USAGE = """SQL over the tables cells and findings of a results folder (local, or gs://… and the like), or one of
+  jaxrobust results                                    what is there
+  jaxrobust results import FORMAT PATH --root=RESULTS  numbers of robustbench, oodrobustbench or nas, as cells
+  jaxrobust results export FORMAT OUT --root=RESULTS   cells as files of that benchmark
+  jaxrobust results migrate --root=RESULTS             rewrites cells of earlier schemas
+--format is table, csv, json or parquet"""
+OVERVIEW = """SELECT model, data, count(*) AS cells, count(DISTINCT attack) AS attacks,
+count(DISTINCT condition) AS conditions, sum(findings)::BIGINT AS findings FROM cells GROUP BY ALL ORDER BY ALL"""
+FORMATS = ("csv", "json", "parquet", "table")
+
+
+def run(argv: list[str]) -> int:
+  words: list[str] = []
+  while len(words) < len(argv) and not argv[len(words)].startswith("--"):
+    words.append(argv[len(words)])
+  config = parse("results", argv[len(words) :], DEFAULTS, USAGE)
+  if words and words[0] in ("import", "export"):
+    if len(words) != 3:
+      raise InputError(f"jaxrobust results {words[0]} takes a format and a path")
+    return _exchange(words[0], words[1], words[2], config.root)
+  if words == ["migrate"]:
+    return _migrate(config.root)
+  if len(words) > 1:
+    raise InputError(f"unexpected argument {words[1]!r}; write the query in quotes")
+  if config.format not in FORMATS:
+    raise unknown_name("format", config.format, list(FORMATS))
+  from jaxrobust.results import query
+
+  _show(query(config.root, words[0] if words else OVERVIEW), config.format, config.out)
+  _warn(query(config.root, "SELECT path, kind, text FROM findings WHERE kind IN ('damaged', 'unfinished')"))
+  return 0
+
+
+def _show(frame: Any, kind: str, out: str) -> None:
+  """The answer on standard output, or in a file."""
+  if kind == "parquet":
+    if not out:
+      raise InputError("parquet needs a file: --out=FILE.parquet")
+    frame.to_parquet(out)
+    return
+  if kind == "table":
+    text = frame.to_string(index=False) + "\n"
+  elif kind == "csv":
+    text = frame.to_csv(index=False)
+  else:
+    buffer = io.StringIO()
+    frame.to_json(buffer, orient="records", lines=True, double_precision=15)
+    text = buffer.getvalue()
+  if out:
+    Path(out).write_text(text)
+  else:
+    print(text, end="")
+
+
+def _warn(damaged: Any) -> None:
+  for row in damaged.itertuples():
+    print(f"finding: {row.path}: {row.text}", file=sys.stderr)
+
+
+def _exchange(action: str, name: str, path: str, root: str) -> int:
+  from jaxrobust.results.exchange import export_results, import_results
+
+  if action == "import":
+    written = import_results(name, path, root)
+    print(f"{len(written)} new cells in {root}")
+  else:
+    written = export_results(name, root, path, lambda error: print(f"finding: {error}", file=sys.stderr))
+    print(f"{len(written)} files in {path}")
+  return 0
+
+
+def _migrate(root: str) -> int:
+  from jaxrobust.results.reader import migrate_folder
+
+  print(f"{migrate_folder(root)} cells of earlier schemas written anew in {root}")
+  return 0

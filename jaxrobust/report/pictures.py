@@ -1,0 +1,66 @@
+"""Example images of a cell as pictures a page can hold: clean, adversarial, and their difference made visible."""
+
+from __future__ import annotations
+
+import base64
+import io
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from jaxrobust.results.folder import Folder
+
+IMAGES = ".images.npz"
+LARGEST_FILE = 64 * 2**20
+MOST = 8
+LARGEST_SIDE = 512
+
+
+def read_pictures(folder: Folder, path: str, size: int) -> list[dict[str, Any]]:
+  """The pictures in an images file; none where it is damaged: a picture decorates, it decides nothing."""
+  raw = folder.read([path])[0] if size <= LARGEST_FILE else None
+  if not isinstance(raw, bytes):
+    return []
+  try:
+    with np.load(io.BytesIO(raw), allow_pickle=False) as file:
+      arrays = {name: file[name] for name in ("clean", "adversarial", "label", "prediction")}
+    return [_picture(*row) for row in zip(*(arrays[name][:MOST] for name in arrays), strict=True)]
+  except Exception:  # A damaged zip or npy header can raise nearly anything.
+    return []
+
+
+def _picture(clean: np.ndarray, adversarial: np.ndarray, label: Any, prediction: Any) -> dict[str, Any]:
+  if clean.dtype != np.uint8 or adversarial.dtype != np.uint8 or clean.shape != adversarial.shape:
+    raise ValueError("not two pictures of one size")
+  difference, factor = amplify(clean, adversarial)
+  return {
+    "label": int(label),
+    "prediction": int(prediction),
+    "clean": as_png(clean),
+    "adversarial": as_png(adversarial),
+    "difference": as_png(difference),
+    "factor": factor,
+  }
+
+
+def amplify(clean: np.ndarray, adversarial: np.ndarray) -> tuple[np.ndarray, int]:
+  """The perturbation around mid-grey, times the largest whole factor that clips nothing.
+
+  >>> grey, factor = amplify(np.full((1, 2, 3), 100, np.uint8), np.array([[[108] * 3, [92] * 3]], np.uint8))
+  >>> grey[0, :, 0].tolist(), factor
+  ([247, 7], 15)
+  """
+  change = adversarial.astype(int) - clean.astype(int)
+  factor = max(1, 127 // max(1, int(np.abs(change).max())))
+  return np.clip(127 + factor * change, 0, 255).astype(np.uint8), factor
+
+
+def as_png(image: np.ndarray) -> str:
+  """A data address with the picture in it, every pixel as it is."""
+  if image.ndim != 3 or image.shape[2] not in (1, 3) or max(image.shape) > LARGEST_SIDE:
+    raise ValueError("not a picture")
+  picture = Image.fromarray(image[:, :, 0] if image.shape[2] == 1 else image)
+  buffer = io.BytesIO()
+  picture.save(buffer, "PNG", optimize=True)
+  return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")

@@ -1,0 +1,191 @@
+"""Plots for publications: curves, heat maps, bars and scatter, as PNG, PDF and SVG.
+
+Drawn without a display and without the date, so that the same results give the same files.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import re
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxrobust.core.optional import require
+from jaxrobust.report.boards import CLEAN, WORST, Board
+from jaxrobust.report.documents import budget_curves, transfer_maps
+from jaxrobust.report.facts import Fact
+from jaxrobust.report.site import write_if_new
+from jaxrobust.report.tables import ranked
+from jaxrobust.results.cell import safe_name
+
+KINDS = ("png", "pdf", "svg")
+MOST_BARS, MOST_CURVES, MOST_ROWS = 30, 8, 40
+# Okabe and Ito's colours, which people with colour-vision deficiencies can tell apart.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C8C8C")
+STYLE = {
+  "font.size": 9,
+  "axes.spines.top": False,
+  "axes.spines.right": False,
+  "axes.grid": True,
+  "grid.color": "#E4E4E0",
+  "axes.axisbelow": True,
+  "figure.constrained_layout.use": True,
+  "svg.hashsalt": "jaxrobust",
+  "svg.fonttype": "none",
+  "pdf.fonttype": 42,
+  "savefig.dpi": 200,
+}
+
+
+def write_plots(models: Mapping[str, Sequence[Fact]], boards: Sequence[Board], out: Path) -> int:
+  """Writes all plots of a report and returns how many there are (each in three formats)."""
+  matplotlib = require("matplotlib", "report", "drawing plots")
+  plt = require("matplotlib.pyplot", "report", "drawing plots")
+  plt.switch_backend("agg")
+  drawings: list[tuple[str, Callable[[Any, Any], Any], Any]] = [
+    *((f"bars-{_board_name(board)}", _bars, board) for board in boards),
+    *((f"scatter-{_board_name(board)}", _scatter, board) for board in boards if board.norm and len(board.rows) > 1),
+    *((f"curves-{'-'.join(key)}", _curves, (key, curves)) for key, curves in _curve_groups(models).items()),
+    *((f"transfer-{item['data']}-{item['attack']}", _transfer, (item, list(models))) for item in transfer_maps(models)),
+    *((f"corruptions-{data}", _corruptions, (data, values)) for data, values in _corruption_groups(models).items()),
+  ]
+  with matplotlib.rc_context(STYLE), warnings.catch_warnings():
+    # A glyph that no font has is drawn as a box, which is all there is to say about it.
+    warnings.simplefilter("ignore")
+    for name, draw, content in drawings:
+      figure = draw(plt, content)
+      for kind in KINDS:
+        buffer = io.BytesIO()
+        dateless = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(kind)
+        figure.savefig(buffer, format=kind, metadata=dateless)
+        write_if_new(out / f"{safe_name(name.replace('/', '_'))}.{kind}", buffer.getvalue())
+      plt.close(figure)
+  return len(drawings)
+
+
+def label(text: str, most: int = 34) -> str:
+  """Any text as one line that matplotlib takes as text, not as formulas.
+
+  >>> label("a$b$"), label("x" * 40, 5)
+  ('a\\\\$b\\\\$', 'xxxx…')
+  """
+  line = re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+", " ", text).encode("utf-8", "replace").decode("utf-8")
+  line = line if len(line) <= most else line[: most - 1] + "…"
+  return line.replace("$", r"\$")
+
+
+def _board_name(board: Board) -> str:
+  return "-".join(part for part in (board.data, board.norm, board.eps) if part)
+
+
+def _bars(plt: Any, board: Board) -> Any:
+  """The first column of a board with its intervals, best first."""
+  rows = [(model, numbers[0]) for model, numbers in ranked(board) if numbers[0] is not None][:MOST_BARS]
+  figure, axes = plt.subplots(figsize=(6, 1.2 + 0.26 * max(len(rows), 1)))
+  places = np.arange(len(rows))
+  values = np.array([100 * number.value for _, number in rows])
+  spread = [[100 * (n.value - n.low) for _, n in rows], [100 * (n.high - n.value) for _, n in rows]]
+  axes.barh(places, values, color=COLOURS[0], height=0.65)
+  if rows:
+    axes.errorbar(values, places, xerr=spread, fmt="none", ecolor="#333333", elinewidth=1, capsize=2)
+  axes.set_yticks(places, [label(model) for model, _ in rows])
+  axes.invert_yaxis()
+  axes.grid(axis="y", visible=False)
+  axes.set_xlim(0, 100)
+  axes.set_xlabel(f"{board.columns[0].label.lower()} accuracy, % (95 % intervals)")
+  axes.set_title(label(board.name, 70))
+  return figure
+
+
+def _scatter(plt: Any, board: Board) -> Any:
+  """Robust against clean accuracy."""
+  keys = [column.key for column in board.columns]
+  pairs = [(model, numbers[keys.index(CLEAN.key)], numbers[keys.index(WORST.key)]) for model, numbers in ranked(board)]
+  known = [(model, 100 * c.value, 100 * w.value) for model, c, w in pairs if c is not None and w is not None]
+  figure, axes = plt.subplots(figsize=(4.6, 4.2))
+  axes.scatter([clean for _, clean, _ in known], [worst for _, _, worst in known], s=22, color=COLOURS[0])
+  for model, clean, worst in known if len(known) <= 15 else ():
+    axes.annotate(label(model, 20), (clean, worst), xytext=(4, 3), textcoords="offset points", fontsize=7)
+  axes.set_xlabel("clean accuracy, %")
+  axes.set_ylabel("robust accuracy, %")
+  axes.set_title(label(board.name, 60))
+  return figure
+
+
+def _curve_groups(models: Mapping[str, Sequence[Fact]]) -> dict[tuple[str, str, str], list[tuple[str, list]]]:
+  """Curves of all models by data set, norm and attack."""
+  groups: dict[tuple[str, str, str], list[tuple[str, list]]] = {}
+  for model, facts in models.items():
+    for curve in budget_curves(facts):
+      groups.setdefault((curve["data"], curve["norm"], curve["attack"]), []).append((model, curve["points"]))
+  return groups
+
+
+def _curves(plt: Any, content: tuple[tuple[str, str, str], list[tuple[str, list]]]) -> Any:
+  """Accuracy against budget of the models with the largest areas under their curves."""
+  (data, norm, attack), curves = content
+  figure, axes = plt.subplots(figsize=(5.2, 3.6))
+  area = lambda points: -sum((x1 - x0) * (y0 + y1) for (x0, y0), (x1, y1) in itertools.pairwise(points))
+  scale = 255 if norm == "linf" else 1
+  for colour, (model, points) in zip(
+    COLOURS, sorted(curves, key=lambda c: (area(c[1]), c[0]))[:MOST_CURVES], strict=False
+  ):
+    xs, ys = np.array(points).T
+    axes.plot(scale * xs, ys, color=colour, label=label(model), marker="o" if len(xs) < 12 else None, markersize=3)
+  axes.set_ylim(0, 100)
+  axes.set_xlim(left=0)
+  axes.set_xlabel("budget × 255" if norm == "linf" else f"{norm} budget")
+  axes.set_ylabel("accuracy, %")
+  axes.set_title(label(f"{data}, {attack}", 60))
+  axes.legend(frameon=False, fontsize=7)
+  return figure
+
+
+def _heat(plt: Any, title: str, rows: Sequence[str], columns: Sequence[str], values: np.ndarray) -> Any:
+  rows, columns, values = rows[:MOST_ROWS], columns[:MOST_ROWS], values[:MOST_ROWS, :MOST_ROWS]
+  figure, axes = plt.subplots(figsize=(2.4 + 0.42 * len(columns), 1.6 + 0.3 * len(rows)))
+  axes.imshow(values, vmin=0, vmax=100, cmap="Blues", aspect="auto")
+  axes.grid(visible=False)
+  axes.set_xticks(range(len(columns)), [label(name, 22) for name in columns], rotation=60, ha="right", fontsize=7)
+  axes.set_yticks(range(len(rows)), [label(name, 26) for name in rows], fontsize=7)
+  for row, column in np.argwhere(np.isfinite(values)):
+    value = values[row, column]
+    axes.text(
+      column, row, f"{value:.0f}", ha="center", va="center", fontsize=6, color="white" if value > 60 else "black"
+    )
+  axes.set_title(label(title, 60))
+  return figure
+
+
+def _transfer(plt: Any, content: tuple[dict[str, Any], list[str]]) -> Any:
+  """Accuracy of targets (columns) on adversarial images made for sources (rows)."""
+  item, names = content
+  values = np.array([[np.nan if v is None else v for v in row] for row in item["values"]], float)
+  title = f"{item['data']}, transfer of {item['attack']}"
+  return _heat(plt, title, item["sources"], [names[target] for target in item["targets"]], values)
+
+
+def _corruption_groups(models: Mapping[str, Sequence[Fact]]) -> dict[str, dict[str, dict[str, list[float]]]]:
+  """Accuracies by data set, model and corruption."""
+  found: dict[str, dict[str, dict[str, list[float]]]] = {}
+  for model, facts in models.items():
+    for fact in facts:
+      if fact.corruption and fact.cell.attack == "none":
+        names = found.setdefault(fact.cell.data, {}).setdefault(model, {})
+        names.setdefault(fact.corruption[0], []).append(100 * fact.number.value)
+  return found
+
+
+def _corruptions(plt: Any, content: tuple[str, dict[str, dict[str, list[float]]]]) -> Any:
+  """Accuracy of models (rows) under corruptions (columns), averaged over severities."""
+  data, found = content
+  columns = sorted({name for names in found.values() for name in names})
+  values = np.array([[np.mean(names[c]) if c in names else np.nan for c in columns] for names in found.values()], float)
+  return _heat(
+    plt, f"{data}, mean accuracy over severities", list(found), [c.replace("_", " ") for c in columns], values
+  )

@@ -1,0 +1,46 @@
+"""`write_report`: everything a results folder says, as a page, tables and plots."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from jaxrobust.report.boards import make_boards
+from jaxrobust.report.facts import read_facts
+from jaxrobust.report.site import write_site
+from jaxrobust.report.tables import write_tables
+from jaxrobust.results.folder import open_folder
+
+
+@dataclass(frozen=True)
+class Written:
+  """Where a report is and what it holds."""
+
+  page: Path
+  models: int
+  cells: int
+  boards: int
+  problems: tuple[str, ...]
+  plots: int
+
+
+def write_report(root: str | os.PathLike, out: str | os.PathLike, *, plots: bool = False) -> Written:
+  """Reads the cells of a folder or address and writes the page, the tables and, if asked for, the plots.
+
+  Args:
+    root: the results folder, or an address that fsspec knows.
+    out: the folder of the report.
+    plots: also draw publication plots, which takes matplotlib.
+  """
+  folder, out = open_folder(root), Path(out)
+  facts = read_facts(root, folder)
+  models, boards = facts.by_model(), make_boards(facts.facts)
+  page = write_site(folder, models, boards, facts.problems, out)
+  write_tables(boards, out / "tables")
+  drawn = 0
+  if plots:
+    from jaxrobust.report.plots import write_plots
+
+    drawn = write_plots(models, boards, out / "plots")
+  return Written(page, len(models), len(facts.facts), len(boards), tuple(facts.problems), drawn)

@@ -1,0 +1,82 @@
+"""The leaderboard page: a folder that works from a disk, a web server or an e-mail attachment.
+
+`index.html`, one style sheet and one script, and the numbers as scripts beside them. Nothing is fetched from elsewhere.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from jaxrobust.core.errors import StorageError
+from jaxrobust.core.files import atomic_write
+from jaxrobust.report.boards import Board
+from jaxrobust.report.documents import as_script, index_document, model_document, model_id
+from jaxrobust.report.facts import Fact
+from jaxrobust.report.pictures import IMAGES, read_pictures
+from jaxrobust.results.folder import Folder, LocalFolder
+
+STATIC = ("index.html", "style.css", "page.js")
+
+
+def write_if_new(path: Path, text: str | bytes) -> None:
+  """Writes a file unless it already says the same, so that an unchanged report leaves unchanged files."""
+  raw = text.encode("utf-8") if isinstance(text, str) else text
+  try:
+    if path.read_bytes() == raw:
+      return
+  except OSError:
+    pass
+  atomic_write(path, raw)
+
+
+def write_site(
+  folder: Folder,
+  models: Mapping[str, Sequence[Fact]],
+  boards: Sequence[Board],
+  problems: Sequence[str],
+  out: Path,
+) -> Path:
+  """Writes the page and returns its address on disk."""
+  static = resources.files("jaxrobust.report") / "static"
+  for name in STATIC:
+    write_if_new(out / name, (static / name).read_bytes())
+  document = {**index_document(boards, models, problems), "root": _link(folder, out)}
+  write_if_new(out / "data" / "index.js", as_script("boards", document))
+  images = {file.path: file.size for file in folder.files() if file.path.endswith(IMAGES)}
+  names = set()
+  for model, facts in models.items():
+    name = f"{model_id(model)}.js"
+    names.add(name)
+    document = model_document(facts, boards, list(_pictures(folder, facts, images)))
+    write_if_new(out / "data" / "models" / name, as_script("model", model_id(model), document))
+  _remove_others(out / "data" / "models", names)
+  return out / "index.html"
+
+
+def _pictures(folder: Folder, facts: Sequence[Fact], images: Mapping[str, int]) -> Iterable[dict[str, Any]]:
+  for fact in facts:
+    path = fact.path.removesuffix(".json") + IMAGES
+    if path in images:
+      for picture in read_pictures(folder, path, images[path]):
+        yield {"data": fact.cell.data, "condition": fact.cell.condition, "attack": fact.cell.id, **picture}
+
+
+def _link(folder: Folder, out: Path) -> str:
+  """How the page reaches the cell files: beside it where both are local, by address otherwise."""
+  if isinstance(folder, LocalFolder):
+    return Path(os.path.relpath(folder.root.absolute(), out.absolute())).as_posix() + "/"
+  return folder.show("")
+
+
+def _remove_others(folder: Path, names: set[str]) -> None:
+  """Documents of models that are gone: a page must not keep what no cell says any more."""
+  try:
+    for path in folder.glob("*.js"):
+      if path.name not in names:
+        path.unlink(missing_ok=True)
+  except OSError as error:
+    raise StorageError(f"cannot write the page to {folder}: {error.strerror or error}") from None

@@ -1,0 +1,534 @@
+"use strict";
+// The leaderboard page. Text from results reaches the document as text nodes only, never as markup.
+const JR = (() => {
+  const PAGE = 50, MOST = 4, COLUMNS = 8, PICTURES = 12;
+  let index = null;
+  const documents = new Map(), waiting = new Map(), chosen = [];
+
+  // ---- elements ------------------------------------------------------------------------------------------------
+  const h = (tag, attributes = {}, ...children) => fill(document.createElement(tag), attributes, children);
+  const s = (tag, attributes = {}, ...children) =>
+    fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
+  function fill(node, attributes, children) {
+    for (const [name, value] of Object.entries(attributes)) {
+      if (value === null || value === undefined || value === false) continue;
+      if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+      else if (name === "mix") node.style.setProperty("--mix", value);
+      else node.setAttribute(name, value === true ? "" : value);
+    }
+    node.append(...children.flat(9).filter((child) => child !== null && child !== undefined));
+    return node;
+  }
+  const $ = (id) => document.getElementById(id);
+  const say = (text) => { $("status").textContent = text; };
+  const unknown = (text) => (text === null || text === "" ? "unknown" : text);
+  const percent = (value) => value.toFixed(1);
+  const span = (number) => `${percent(number[1])}–${percent(number[2])}`;
+  const tell = (number) => `${number[0].toFixed(2)} %, 95 % interval ${span(number)}, ${number[3].toLocaleString("en")} examples`;
+  const threatOf = (board) => (board.norm ? `${board.norm} ${board.eps}` : "no attack");
+  const many = (count, word) => `${count.toLocaleString("en")} ${word}${count === 1 ? "" : "s"}`;
+  const named = (text) => h("bdi", { class: "clamp" }, text);
+
+  function about(model) {
+    const size = model.params === null ? null : `${model.params < 1e6 ? Math.round(model.params / 1e3) + " k" : (model.params / 1e6).toPrecision(3) + " M"} parameters`;
+    return [model.arch, model.family, model.technique, size].filter((part, at, all) => part && all.indexOf(part) === at).join(" · ");
+  }
+
+  function numberCell(number, main) {
+    if (number === null) return h("td", { class: "none" }, h("span", { "aria-label": "not measured" }, "–"));
+    const cell = h("td", { class: main ? "main" : null, title: tell(number) }, percent(number[0]));
+    if (main) {
+      const band = h("i"), tick = h("b");
+      band.style.left = `${number[1]}%`;
+      band.style.width = `${Math.max(number[2] - number[1], 0)}%`;
+      tick.style.left = `calc(${number[0]}% - 1px)`;
+      cell.append(h("span", { class: "meter", "aria-hidden": "true" }, band, tick));
+    }
+    cell.append(h("span", { class: "interval" }, span(number)));
+    return cell;
+  }
+
+  function choice(label, name, options, value, change) {
+    const select = h("select", { name, onchange: () => change(select.value) });
+    for (const [key, text] of options) select.append(h("option", { value: key, selected: key === value }, text));
+    return h("label", {}, label, select);
+  }
+
+  const table = (caption, head, rows, kind) => h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+    h("table", { class: kind }, h("caption", {}, caption), h("thead", {}, h("tr", {}, head)), h("tbody", {}, rows)));
+  const headers = (...names) => names.map((name) => h("th", { scope: "col", class: "left" }, name));
+
+  function pager(count, page, go) {
+    const last = Math.max(Math.ceil(count / PAGE) - 1, 0);
+    if (last === 0) return null;
+    const from = page * PAGE;
+    return h("nav", { class: "pages", "aria-label": "Pages" },
+      h("button", { type: "button", disabled: page === 0, onclick: () => go(page - 1) }, "Previous"),
+      h("span", {}, `${(from + 1).toLocaleString("en")}–${Math.min(from + PAGE, count).toLocaleString("en")} of ${count.toLocaleString("en")}`),
+      h("button", { type: "button", disabled: page === last, onclick: () => go(page + 1) }, "Next"));
+  }
+
+  // ---- the leaderboard -----------------------------------------------------------------------------------------
+  const first = { data: "", threat: "", family: "", technique: "", q: "", sort: "", dir: "desc", page: "0", intervals: "", all: "" };
+  let view = { ...first };
+
+  function currentBoard() {
+    const data = index.boards.some((board) => board.data === view.data) ? view.data : index.boards[0]?.data;
+    const boards = index.boards.filter((board) => board.data === data);
+    return boards.find((board) => threatOf(board) === view.threat) || usual(boards);
+  }
+
+  // The threat model under which most models were attacked in most ways; of several, the largest budget.
+  const usual = (boards) => boards.reduce((best, board) => {
+    const [a, b] = [best, board].map((one) => [one.norm === boards[0].norm, one.rows.length, one.columns.length]);
+    const at = a.findIndex((value, k) => value !== b[k]);
+    return at < 0 || b[at] > a[at] ? board : best;
+  }, boards[0]);
+
+  function boardRows(board) {
+    const words = view.q.toLowerCase().split(/\s+/).filter(Boolean);
+    const rows = board.rows.filter((row) => {
+      const model = index.models[row[0]];
+      const text = `${model.name} ${about(model)}`.toLowerCase();
+      return (!view.family || unknown(model.family) === view.family) && (!view.technique || unknown(model.technique) === view.technique) &&
+        words.every((word) => text.includes(word));
+    });
+    const at = view.sort === "name" ? -1 : Math.max(board.columns.findIndex((column) => column.key === view.sort), 0) + 1;
+    const sign = view.dir === "asc" ? 1 : -1;
+    const byName = (a, b) => index.models[a[0]].name.localeCompare(index.models[b[0]].name, "en", { numeric: true });
+    return rows.sort((a, b) => {
+      if (at < 0) return sign * byName(a, b);
+      if (a[at] === null || b[at] === null) return (a[at] === null) - (b[at] === null) || byName(a, b);
+      return sign * (a[at][0] - b[at][0]) || byName(a, b);
+    });
+  }
+
+  function remember() {
+    const words = new URLSearchParams(Object.entries(view).filter(([key, value]) => value !== first[key]));
+    const hash = `#/${words.size ? `?${words}` : ""}`;
+    try { history.replaceState(null, "", hash); } catch { /* Some browsers refuse this for files; the view still works. */ }
+  }
+
+  function showBoard(words) {
+    view = { ...first };
+    for (const key of Object.keys(view)) if (words.has(key)) view[key] = words.get(key);
+    const board = currentBoard();
+    if (!board) return [h("h1", { tabindex: "-1" }, "No results yet"), h("p", {}, "The results folder holds no cell that could be read."), problems()];
+    const body = h("div"), filters = h("form", { class: "filters", onsubmit: (event) => event.preventDefault() });
+    const update = (key, value) => {
+      const typing = key === "q";
+      view = { ...view, page: "0", [key]: value };
+      if (key === "data") view.threat = "";
+      remember();
+      if (!typing && key !== "page" && key !== "sort" && key !== "dir") drawFilters(key);
+      drawTable(key);
+    };
+    const drawFilters = (focus) => {
+      const board = currentBoard();
+      const values = (key) => [...new Set(board.rows.map((row) => unknown(index.models[row[0]][key])))].sort();
+      const all = (text, key) => [["", text], ...values(key).map((value) => [value, value])];
+      const sets = [...new Set(index.boards.map((board) => board.data))];
+      const threats = index.boards.filter((other) => other.data === board.data).map(threatOf);
+      const search = h("input", { type: "search", name: "q", value: view.q, placeholder: "name, architecture…", oninput: () => update("q", search.value) });
+      const box = h("input", { type: "checkbox", name: "intervals", checked: view.intervals === "1", onchange: () => update("intervals", box.checked ? "1" : "") });
+      const every = h("input", { type: "checkbox", name: "all", checked: view.all === "1", onchange: () => update("all", every.checked ? "1" : "") });
+      filters.replaceChildren(
+        choice("Data set", "data", sets.map((set) => [set, set]), board.data, (value) => update("data", value)),
+        choice("Threat model", "threat", threats.map((threat) => [threat, threat]), threatOf(board), (value) => update("threat", value)),
+        choice("Architecture family", "family", all("All families", "family"), view.family, (value) => update("family", value)),
+        choice("Technique", "technique", all("All techniques", "technique"), view.technique, (value) => update("technique", value)),
+        h("label", {}, "Search", search), h("label", { class: "check" }, box, "95 % intervals"), board.columns.length > COLUMNS ? h("label", { class: "check" }, every, `all ${board.columns.length} columns`) : "");
+      if (focus) filters.querySelector(`[name="${focus}"]`)?.focus();
+    };
+    const drawTable = (focus) => {
+      const board = currentBoard(), rows = boardRows(board), page = Math.min(Number(view.page) || 0, Math.max(Math.ceil(rows.length / PAGE) - 1, 0));
+      const sorted = view.sort || board.columns[0].key, columns = view.all ? board.columns : board.columns.slice(0, COLUMNS);
+      const head = [h("td", { class: "rank" }, h("span", { class: "hidden" }, "Rank")), h("td", { class: "pick" }, h("span", { class: "hidden" }, "Compare")),
+        sortHeader("name", "Model", "The model's name", "name", sorted), columns.map((column) => sortHeader(column.key, column.label, column.title, null, sorted))];
+      const shown = rows.slice(page * PAGE, (page + 1) * PAGE).map((row, at) => boardRow(row.slice(0, columns.length + 1), page * PAGE + at + 1));
+      body.className = view.intervals ? "intervals" : "";
+      body.replaceChildren(table(`${many(rows.length, "model")} on ${board.data}, ${threatOf(board)}. Accuracy in per cent; “Robust” is the worst case over all attacks run.`, head, shown, "board"),
+        pager(rows.length, page, (next) => update("page", String(next))) || "");
+      if (rows.length === 0) body.append(h("p", { class: "quiet" }, "No model passes these filters."));
+      if (focus) say(`${many(rows.length, "model")} shown`);
+      if (focus === "sort") body.querySelector("th[aria-sort] button")?.focus();
+    };
+    const sortHeader = (key, label, title, kind, sorted) => {
+      const on = key === sorted, down = view.dir === "desc";
+      const flip = () => {
+        view.dir = on ? (down ? "asc" : "desc") : key === "name" ? "asc" : "desc";
+        update("sort", key);
+      };
+      return h("th", { scope: "col", class: kind, title, "aria-sort": on ? (down ? "descending" : "ascending") : null },
+        h("button", { type: "button", onclick: flip }, key === "name" ? label : null, h("span", { class: "arrow", "aria-hidden": "true" }, on ? (down ? "↓" : "↑") : ""),
+          key === "name" ? null : label.split(/(?<=, )/).map((part) => h("span", { class: "part" }, part))));
+    };
+    drawFilters();
+    drawTable();
+    return [h("h1", { tabindex: "-1" }, "How robust is each model?"),
+      h("p", { class: "quiet" }, `${many(index.models.length, "model")}, ${many(index.cells, "cell")}. Every number leads to the files it was counted from: open a model.`),
+      filters, body, reading(), problems()];
+  }
+
+  function boardRow(row, rank) {
+    const model = index.models[row[0]];
+    const box = h("input", { type: "checkbox", "aria-label": `Compare ${model.name}`, checked: chosen.includes(model.id), onchange: () => pick(model.id, box) });
+    const text = about(model);
+    return h("tr", {}, h("td", { class: "rank" }, String(rank)), h("td", { class: "pick" }, box),
+      h("th", { scope: "row", class: "name" }, h("a", { href: `#/model/${model.id}` }, named(model.name)), text ? h("div", { class: "meta clamp" }, text) : null),
+      row.slice(1).map((number, at) => numberCell(number, at === 0)));
+  }
+
+  const reading = () => h("details", {}, h("summary", {}, "How to read these numbers"),
+    h("p", {}, "Clean is the accuracy without an attack. An attack's column is the accuracy that is left within the budget of the threat model. “Robust” counts an example only if no attack that was run broke it; attacks that were not run cannot lower it, so compare models that were attacked alike. Where a published number has no verdict per example, the least of the accuracies stands in."),
+    h("p", {}, "Intervals are Wilson's 95 % score intervals: two models whose intervals overlap widely are not told apart by this many examples. Of cells that differ only in the number of examples, the largest is shown."));
+
+  function problems() {
+    if (index.problemCount === 0) return null;
+    return h("details", { class: "note" }, h("summary", {}, `${many(index.problemCount, "file")} could not be used`),
+      h("ul", {}, index.problems.map((text) => h("li", {}, h("code", {}, text)))));
+  }
+
+  // ---- choosing models -----------------------------------------------------------------------------------------
+  function pick(id, box) {
+    if (box.checked && chosen.length === MOST) {
+      box.checked = false;
+      say(`At most ${MOST} models can be compared`);
+      return;
+    }
+    if (box.checked) chosen.push(id); else chosen.splice(chosen.indexOf(id), 1);
+    tray();
+    say(`${many(chosen.length, "model")} chosen for comparison`);
+  }
+
+  function tray() {
+    const node = $("tray");
+    node.hidden = chosen.length === 0;
+    const clear = () => {
+      chosen.length = 0;
+      document.querySelectorAll("td.pick input").forEach((box) => { box.checked = false; });
+      tray();
+    };
+    node.replaceChildren(...chosen.map((id) => h("bdi", { class: "chip" }, modelOf(id).name)),
+      chosen.length > 1 ? h("a", { class: "go", href: `#/compare/${chosen.join(",")}` }, `Compare ${chosen.length}`) : h("span", { class: "quiet" }, "Choose another model to compare"),
+      h("button", { type: "button", onclick: clear }, "Clear"));
+  }
+
+  // ---- one model -----------------------------------------------------------------------------------------------
+  const modelOf = (id) => index.models.find((model) => model.id === id);
+  const fileLink = (path) => h("a", { href: index.root + path.split("/").map(encodeURIComponent).join("/") }, h("code", {}, path));
+
+  function load(id) {
+    if (documents.has(id)) return Promise.resolve(documents.get(id));
+    if (!waiting.has(id)) {
+      waiting.set(id, new Promise((resolve, reject) => {
+        const script = h("script", { src: `data/models/${id}.js`, onload: () => (documents.has(id) ? resolve(documents.get(id)) : reject(new Error("empty"))), onerror: () => reject(new Error("absent")) });
+        document.head.append(script);
+      }));
+    }
+    return waiting.get(id);
+  }
+
+  function copyButton(text) {
+    const button = h("button", { type: "button", class: "copy", onclick: () => {
+      const done = () => { button.textContent = "Copied"; say("Copied"); };
+      if (navigator.clipboard) navigator.clipboard.writeText(text).then(done, () => say("The browser did not allow copying"));
+    } }, "Copy");
+    return button;
+  }
+
+  async function showModel(id) {
+    const model = modelOf(id);
+    if (!model) return [h("h1", { tabindex: "-1" }, "No such model"), h("p", {}, h("a", { href: "#/" }, "All models"))];
+    const doc = await load(id);
+    const sets = [...new Set(doc.cells.map((cell) => cell.data))];
+    return [h("p", { class: "meta" }, h("a", { href: "#/" }, "All models"), " /"), h("h1", { tabindex: "-1" }, h("bdi", {}, model.name)),
+      h("p", { class: "quiet" }, about(model) || "Nothing is recorded about this network."), standings(model, doc), curveSection(doc, sets), gridSection(doc, sets), transferSection(doc), pictureSection(doc), cellSection(doc)];
+  }
+
+  function standings(model, doc) {
+    const at = index.models.indexOf(model);
+    const rows = Object.keys(doc.boards).map((key) => {
+      const board = index.boards[Number(key)], own = board.rows.find((row) => row[0] === at);
+      const better = board.rows.filter((row) => row[1] && own[1] && row[1][0] > own[1][0]).length;
+      const numbers = board.columns.map((column, c) => {
+        if (own[c + 1] === null) return null;
+        const files = doc.boards[key][c];
+        return h("li", {}, h("details", {}, h("summary", { title: column.title }, `${column.label} `, h("strong", {}, percent(own[c + 1][0]))),
+          h("div", { class: "quiet" }, tell(own[c + 1])), h("ul", {}, files.map((path) => h("li", {}, fileLink(path))))));
+      });
+      const main = numberCell(own[1], true);
+      return h("tr", {}, h("th", { scope: "row", class: "name" }, board.data, h("div", { class: "meta" }, threatOf(board))), main,
+        h("td", {}, own[1] ? `${better + 1} of ${board.rows.length}` : "–"), h("td", { class: "left" }, h("ul", { class: "numbers" }, numbers)));
+    });
+    if (rows.length === 0) return null;
+    return h("section", {}, h("h2", {}, "Standing"), h("p", { class: "quiet" }, "Open a number to see the cell files it was counted from."),
+      table("Worst-case accuracy by data set and threat model", [h("th", { scope: "col", class: "name" }, "Data set, threat"), h("th", { scope: "col" }, "Robust"), h("th", { scope: "col" }, "Rank"), h("th", { scope: "col", class: "left" }, "Numbers and their files")], rows, "standings"));
+  }
+
+  function curveSection(doc, sets) {
+    const drawn = sets.filter((data) => doc.curves.some((curve) => curve.data === data) || severityPoints(doc, data).length > 1);
+    if (drawn.length === 0) return null;
+    const body = h("div", { class: "charts" }), draw = (data) => body.replaceChildren(...modelCharts(doc, data));
+    draw(drawn[0]);
+    const select = drawn.length > 1 ? h("form", { class: "filters" }, choice("Data set", "curves", drawn.map((data) => [data, data]), drawn[0], draw)) : null;
+    return h("section", {}, h("h2", {}, "Curves"), select, body);
+  }
+
+  function modelCharts(doc, data) {
+    const charts = [];
+    for (const norm of ["linf", "l2", "l1"]) {
+      const own = doc.curves.filter((curve) => curve.data === data && curve.norm === norm);
+      const budget = own.filter((curve) => curve.kind === "budget"), strength = own.filter((curve) => curve.kind === "strength");
+      if (budget.length) charts.push(lineChart(`${data}: accuracy against ${norm} budget`, budgetLabel(norm), sensible(budget.map((curve) => ({ name: curve.attack, points: scaled(curve) })))));
+      for (const eps of [...new Set(strength.map(budgetOf))]) {
+        const series = strength.filter((curve) => budgetOf(curve) === eps).map((curve) => ({ name: curve.attack, points: curve.points }));
+        charts.push(lineChart(`${data}: accuracy against attack steps, ${norm} ${eps}`, "attack steps", levelled(series)));
+      }
+    }
+    const severity = severityPoints(doc, data);
+    if (severity.length > 1) charts.push(lineChart(`${data}: accuracy against corruption severity`, "severity", [{ name: "mean over corruptions", points: severity }]));
+    return charts;
+  }
+
+  const budgetLabel = (norm) => (norm === "linf" ? "budget × 255" : `${norm} budget`);
+  const scaled = (curve) => (curve.norm === "linf" ? curve.points.map(([x, y]) => [x * 255, y]) : curve.points);
+  const budgetOf = (curve) => curve.attack.split("@")[1] || "";
+  // An example that no number of further steps breaks stays right: the curve goes on level.
+  const levelled = (series) => {
+    const last = Math.max(...series.flatMap((one) => one.points.map((point) => point[0])));
+    return series.map((one) => ({ ...one, points: one.points.at(-1)[0] < last ? [...one.points, [last, one.points.at(-1)[1]]] : one.points }));
+  };
+  // Distances have long tails; what is compared are budgets near those that were tried.
+  const sensible = (series) => {
+    const tried = series.filter((one) => one.points.length <= 9).map((one) => one.points.at(-1)[0]);
+    const fallen = series.map((one) => (one.points.find((point) => point[1] <= 5) || one.points.at(-1))[0]);
+    const limit = tried.length ? 2 * Math.max(...tried) : Math.max(...fallen);
+    return series.map((one) => ({ ...one, points: one.points.filter((point) => point[0] <= limit) })).filter((one) => one.points.length > 1);
+  };
+  const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
+
+  function severityPoints(doc, data) {
+    const found = new Map();
+    for (const cell of doc.cells) {
+      if (cell.data !== data || cell.attack !== "none") continue;
+      const severity = cell.corruption ? cell.severity : cell.condition === "clean" ? 0 : null;
+      if (severity !== null) found.set(severity, [...(found.get(severity) || []), cell.number[0]]);
+    }
+    return found.size > 1 || !found.has(0) ? [...found].map(([x, values]) => [x, mean(values)]).sort((a, b) => a[0] - b[0]) : [];
+  }
+
+  const heatCell = (value, title) => (value === undefined ? h("td", { class: "value none" }, "–") : h("td", { class: "value", mix: `${Math.round(value * 0.55)}%`, title }, percent(value)));
+
+  function gridSection(doc, sets) {
+    const grids = [];
+    for (const data of sets) {
+      const cells = doc.cells.filter((cell) => cell.data === data && cell.corruption);
+      for (const attack of [...new Set(cells.map((cell) => (cell.eps ? `${cell.attack}@${cell.eps}` : cell.attack)))]) {
+        const own = cells.filter((cell) => (cell.eps ? `${cell.attack}@${cell.eps}` : cell.attack) === attack);
+        const severities = [...new Set(own.map((cell) => cell.severity))].sort((a, b) => a - b);
+        const rows = [...new Set(own.map((cell) => cell.corruption))].sort().map((name) => {
+          const values = severities.map((severity) => own.find((cell) => cell.corruption === name && cell.severity === severity));
+          return h("tr", {}, h("th", { scope: "row" }, name.replaceAll("_", " ")), values.map((cell) => heatCell(cell?.number[0], cell && tell(cell.number))), heatCell(mean(values.filter(Boolean).map((cell) => cell.number[0]))));
+        });
+        const head = [h("th", { scope: "col" }, "Corruption"), severities.map((severity) => h("th", { scope: "col" }, String(severity))), h("th", { scope: "col" }, "mean")];
+        grids.push(table(`${data}, ${attack === "none" ? "without an attack" : `under ${attack}`}: accuracy in per cent by severity`, head, rows, "heat"));
+      }
+    }
+    return grids.length ? h("section", {}, h("h2", {}, "Corruptions"), grids) : null;
+  }
+
+  function transferSection(doc) {
+    const cells = doc.cells.filter((cell) => cell.source);
+    if (cells.length === 0) return null;
+    const sources = [...new Set(cells.map((cell) => cell.source))].sort();
+    const key = (cell) => `${cell.data}, ${cell.attack.split(":").pop()}${cell.eps ? ` at ${cell.eps}` : ""}`;
+    const rows = [...new Set(cells.map(key))].sort().map((name) => h("tr", {}, h("th", { scope: "row" }, name), sources.map((source) => {
+      const cell = cells.find((cell) => key(cell) === name && cell.source === source);
+      return heatCell(cell?.number[0], cell && tell(cell.number));
+    })));
+    return h("section", {}, h("h2", {}, "Transfer"), h("p", { class: "quiet" }, "Accuracy on adversarial images that were made for another model."),
+      table("Accuracy in per cent by source model", [h("th", { scope: "col" }, "Attack"), sources.map((source) => h("th", { scope: "col" }, named(source)))], rows, "heat"));
+  }
+
+  function pictureSection(doc) {
+    if (doc.pictures.length === 0) return null;
+    const figures = doc.pictures.map((picture) => h("figure", {}, h("figcaption", {}, `${picture.data}, ${picture.attack}`),
+      h("div", { class: "triple" }, ["clean", "adversarial", "difference"].map((kind) => h("img", { src: picture[kind], alt: kind === "difference" ? `The perturbation, amplified ${picture.factor} times` : `${kind} image, classified as ${kind === "clean" ? picture.label : picture.prediction}` })),
+        h("span", {}, `class ${picture.label}`), h("span", {}, `taken for ${picture.prediction}`), h("span", {}, `change × ${picture.factor}`))));
+    const body = h("div", { class: "pictures" }, figures.slice(0, PICTURES));
+    const more = h("button", { type: "button", onclick: () => { body.append(...figures.slice(PICTURES)); more.remove(); } }, `Show all ${figures.length}`);
+    return h("section", {}, h("h2", {}, "Adversarial images"), body, figures.length > PICTURES ? h("p", {}, more) : null);
+  }
+
+  function cellSection(doc) {
+    const body = h("div");
+    const draw = (page) => {
+      const rows = doc.cells.slice(page * PAGE, (page + 1) * PAGE).map((cell) => h("tr", {},
+        h("td", { class: "left" }, cell.data), h("td", { class: "left" }, cell.condition), h("td", { class: "left wrap" }, cell.eps ? `${cell.attack}@${cell.eps}` : cell.attack === "none" ? "no attack" : cell.attack),
+        h("td", { title: tell(cell.number) }, percent(cell.number[0])), h("td", { class: "quiet" }, span(cell.number)), h("td", {}, cell.number[3].toLocaleString("en")), h("td", {}, String(cell.seed)),
+        h("td", { class: "left wrap" }, h("details", {}, h("summary", {}, "Command and file"), h("div", {}, h("code", {}, cell.command), copyButton(cell.command)), h("div", {}, fileLink(cell.path)), cell.findings.map((text) => h("div", { class: "note" }, text))))));
+      body.replaceChildren(table(`${many(doc.cells.length, "cell")} of this model`, [...headers("Data set", "Condition", "Attack"), h("th", { scope: "col" }, "Accuracy"), h("th", { scope: "col" }, "95 % interval"), h("th", { scope: "col" }, "Examples"), h("th", { scope: "col" }, "Seed"), ...headers("Source")], rows, "cells"), pager(doc.cells.length, page, draw) || "");
+    };
+    draw(0);
+    return h("section", {}, h("h2", {}, "Every cell"), h("p", { class: "quiet" }, "The command computes the cell again; the file holds the verdict of each example."), body);
+  }
+
+  // ---- comparison ----------------------------------------------------------------------------------------------
+  async function showCompare(ids, words) {
+    const models = ids.map(modelOf).filter(Boolean);
+    if (models.length < 2) return [h("h1", { tabindex: "-1" }, "Choose two models"), h("p", {}, h("a", { href: "#/" }, "All models"))];
+    const docs = await Promise.all(models.map((model) => load(model.id)));
+    const places = models.map((model) => index.models.indexOf(model));
+    const boards = index.boards.filter((board) => places.filter((at) => board.rows.some((row) => row[0] === at)).length > 1);
+    const title = [h("p", { class: "meta" }, h("a", { href: "#/" }, "All models"), " /"), h("h1", { tabindex: "-1" }, "Side by side")];
+    if (boards.length === 0) return [title, h("p", {}, "These models share no data set and threat model.")];
+    const body = h("div"), name = (board) => `${board.data}, ${threatOf(board)}`;
+    const draw = (wanted) => {
+      const board = boards.find((board) => name(board) === wanted) || boards[0];
+      body.replaceChildren(compareTable(board, models, places), h("h2", {}, "Curves"), compareCharts(board, models, docs), compareCorruptions(board.data, models, docs) || "");
+    };
+    const select = choice("Data set and threat model", "board", boards.map((board) => [name(board), name(board)]), words.get("board") || name(boards[0]), draw);
+    draw(words.get("board"));
+    return [title, h("form", { class: "filters", onsubmit: (event) => event.preventDefault() }, select), body];
+  }
+
+  const modelHeads = (models) => models.map((model) => h("th", { scope: "col" }, h("a", { href: `#/model/${model.id}` }, named(model.name))));
+
+  function compareRows(names, numbers) {
+    return names.map((label, at) => {
+      const row = numbers.map((column) => column[at]);
+      const top = Math.max(...row.filter(Boolean).map((number) => number[0]));
+      const cells = row.map((number) => {
+        const cell = numberCell(number, at === 0);
+        if (number && number[0] === top && row.filter(Boolean).length > 1) cell.classList.add("best");
+        return cell;
+      });
+      const gap = row.length === 2 && row[0] && row[1] ? h("td", { class: "quiet" }, (row[1][0] - row[0][0] > 0 ? "+" : "") + percent(row[1][0] - row[0][0])) : row.length === 2 ? h("td", { class: "none" }, "–") : null;
+      return h("tr", {}, h("th", { scope: "row", class: "left" }, label), cells, gap);
+    });
+  }
+
+  function compareTable(board, models, places) {
+    const own = places.map((at) => (board.rows.find((row) => row[0] === at) || [at, ...board.columns.map(() => null)]).slice(1));
+    const head = [h("th", { scope: "col", class: "left" }, "Accuracy, %"), modelHeads(models), models.length === 2 ? h("th", { scope: "col" }, "difference") : null];
+    const facts = [["Architecture", "arch"], ["Family", "family"], ["Technique", "technique"]].map(([label, key]) => h("tr", {}, h("th", { scope: "row", class: "left" }, label), models.map((model) => h("td", { class: "quiet" }, unknown(model[key]))), models.length === 2 ? h("td") : null));
+    return h("div", { class: "intervals" }, table(`${board.data}, ${threatOf(board)}`, head, [compareRows(board.columns.map((column) => column.label), own), facts], "compare"));
+  }
+
+  function compareCharts(board, models, docs) {
+    const charts = [], kinds = [["budget", board.norm ? budgetLabel(board.norm) : ""], ["strength", "attack steps"]];
+    for (const [kind, label] of kinds) {
+      const of = (doc) => doc.curves.filter((curve) => curve.kind === kind && curve.data === board.data && curve.norm === board.norm && (kind === "budget" || budgetOf(curve) === board.eps));
+      const attacks = [...new Set(docs.flatMap((doc) => of(doc).map((curve) => curve.attack)))].sort();
+      for (const attack of attacks) {
+        const series = models.map((model, at) => ({ name: model.name, curve: of(docs[at]).find((curve) => curve.attack === attack) })).filter((one) => one.curve);
+        const plain = series.map((one) => ({ name: one.name, points: kind === "budget" ? scaled(one.curve) : one.curve.points }));
+        if (series.length > 1) charts.push(lineChart(`${attack}: accuracy against ${kind === "budget" ? "budget" : "attack steps"}`, label, kind === "budget" ? sensible(plain) : levelled(plain)));
+      }
+    }
+    const severity = models.map((model, at) => ({ name: model.name, points: severityPoints(docs[at], board.data) })).filter((one) => one.points.length > 1);
+    if (severity.length > 1) charts.push(lineChart("Accuracy against corruption severity", "severity", severity));
+    return charts.length ? h("div", { class: "charts" }, charts) : h("p", { class: "quiet" }, "No attack was run on these models at several budgets.");
+  }
+
+  function compareCorruptions(data, models, docs) {
+    const own = docs.map((doc) => doc.cells.filter((cell) => cell.data === data && cell.corruption && cell.attack === "none"));
+    const names = [...new Set(own.flat().map((cell) => cell.corruption))].sort();
+    if (names.length === 0) return null;
+    const rows = names.map((name) => h("tr", {}, h("th", { scope: "row" }, name.replaceAll("_", " ")), own.map((cells) => {
+      const values = cells.filter((cell) => cell.corruption === name).map((cell) => cell.number[0]);
+      return heatCell(values.length ? mean(values) : undefined);
+    })));
+    return h("section", {}, h("h2", {}, "Corruptions"), table("Mean accuracy over severities, in per cent", [h("th", { scope: "col" }, "Corruption"), modelHeads(models)], rows, "heat"));
+  }
+
+  // ---- transfer between all models -----------------------------------------------------------------------------
+  function showTransfer() {
+    const maps = index.transfers.map((map) => {
+      const rows = map.sources.map((source, at) => h("tr", {}, h("th", { scope: "row" }, named(source)), map.values[at].map((value) => heatCell(value === null ? undefined : value))));
+      return table(`${map.data}, ${map.attack}: accuracy of the target (column) on images made for the source (row)`, [h("th", { scope: "col" }, "Source"), map.targets.map((at) => h("th", { scope: "col" }, named(index.models[at].name)))], rows, "heat");
+    });
+    return [h("h1", { tabindex: "-1" }, "Transfer between models"), h("p", { class: "quiet" }, "Adversarial images are made once for each source and shown to every target."), maps];
+  }
+
+  // ---- charts --------------------------------------------------------------------------------------------------
+  function ticks(top) {
+    const raw = top / 5, power = 10 ** Math.floor(Math.log10(raw || 1));
+    const step = [1, 2, 2.5, 5, 10].map((factor) => factor * power).find((value) => value >= raw) || 1;
+    const found = [];
+    for (let value = 0; value <= top * 1.0001; value += step) found.push(Number(value.toPrecision(6)));
+    return found;
+  }
+
+  function lineChart(title, xLabel, series) {
+    const width = 460, height = 260, left = 36, right = 12, top = 10, bottom = 38;
+    const xMax = Math.max(...series.flatMap((one) => one.points.map((point) => point[0]))) || 1;
+    const x = (value) => left + (value / xMax) * (width - left - right), y = (value) => top + (1 - value / 100) * (height - top - bottom);
+    const marks = [0, 25, 50, 75, 100].map((value) => [s("line", { class: "grid", x1: left, x2: width - right, y1: y(value), y2: y(value) }), s("text", { x: left - 6, y: y(value) + 4, "text-anchor": "end" }, String(value))]);
+    const below = ticks(xMax).map((value) => s("text", { x: x(value), y: height - bottom + 16, "text-anchor": "middle" }, String(value)));
+    const lines = series.map((one, at) => {
+      const look = `c${at % 6}${at > 5 ? " dash" : ""}`;
+      const path = one.points.map((point, k) => `${k ? "L" : "M"}${x(point[0]).toFixed(1)} ${y(point[1]).toFixed(1)}`).join("");
+      const dots = one.points.length > 9 ? [] : one.points.map((point) => s("circle", { class: `series ${look}`, cx: x(point[0]), cy: y(point[1]), r: 2.6 }, s("title", {}, `${one.name}: ${percent(point[1])} % at ${Number(point[0].toPrecision(4))}`)));
+      return [s("path", { class: `series ${look}`, d: path }), dots];
+    });
+    const drawing = s("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${title}. The values follow as a table.` }, marks, below, lines,
+      s("line", { class: "axis", x1: left, x2: width - right, y1: y(0), y2: y(0) }), s("text", { x: (left + width - right) / 2, y: height - 6, "text-anchor": "middle" }, xLabel));
+    const legend = h("ul", { class: "legend" }, series.map((one, at) => h("li", {}, h("span", { class: `c${at % 6}` }), h("bdi", {}, one.name))));
+    const values = h("details", {}, h("summary", {}, "Values"), series.map((one) => table(one.name, headers(xLabel, "accuracy, %"), one.points.map((point) => h("tr", {}, h("td", { class: "left" }, String(Number(point[0].toPrecision(4)))), h("td", { class: "left" }, percent(point[1])))))));
+    return h("figure", {}, h("figcaption", {}, title), drawing, legend, values);
+  }
+
+  // ---- routes and theme ----------------------------------------------------------------------------------------
+  let turn = 0;
+  async function route(arrived) {
+    const mine = ++turn, [path, words] = (location.hash.slice(1) || "/").split("?"), [, place, rest] = path.split("/");
+    const query = new URLSearchParams(words || "");
+    let nodes;
+    try {
+      if (place === "model") nodes = await showModel(rest);
+      else if (place === "compare") nodes = await showCompare((rest || "").split(",").slice(0, MOST), query);
+      else nodes = place === "transfer" && index.transfers.length ? showTransfer() : showBoard(query);
+    } catch (error) {
+      nodes = [h("h1", { tabindex: "-1" }, "This page could not be drawn"), h("p", {}, "Its data is missing or damaged; write the report again."), h("p", { class: "quiet" }, String(error.message))];
+    }
+    if (mine !== turn) return;
+    const tabs = [["#/", "Leaderboard", !["model", "compare", "transfer"].includes(place)], ...(index.transfers.length ? [["#/transfer", "Transfer", place === "transfer"]] : [])];
+    $("views").replaceChildren(...tabs.map(([href, text, on]) => h("a", { href, "aria-current": on ? "page" : null }, text)));
+    $("main").replaceChildren(...[nodes].flat(9).filter((node) => node));
+    const heading = document.querySelector("h1");
+    document.title = `${heading.textContent} – Robustness leaderboard`;
+    tray();
+    if (arrived) { window.scrollTo(0, 0); heading.focus({ preventScroll: true }); }
+  }
+
+  const stored = (value) => {
+    try { return value === undefined ? localStorage.getItem("theme") : localStorage.setItem("theme", value); } catch { return null; }
+  };
+  const setTheme = (dark) => {
+    document.documentElement.dataset.theme = dark ? "dark" : "light";
+    $("theme")?.setAttribute("aria-pressed", String(dark));
+  };
+  const wished = stored() || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+  setTheme(wished === "dark");
+
+  function boards(data) {
+    index = data;
+    setTheme(document.documentElement.dataset.theme === "dark");
+    $("theme").addEventListener("click", () => {
+      const dark = document.documentElement.dataset.theme !== "dark";
+      setTheme(dark);
+      stored(dark ? "dark" : "light");
+    });
+    $("skip").addEventListener("click", (event) => { event.preventDefault(); $("main").focus(); });
+    addEventListener("hashchange", () => route(true));
+    addEventListener("keydown", (event) => {
+      const field = document.querySelector('input[type="search"]');
+      if (event.key === "/" && field && !/^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement.tagName)) { event.preventDefault(); field.focus(); }
+    });
+    route(false);
+  }
+
+  return { boards, model: (id, data) => documents.set(id, data) };
+})();

@@ -1,0 +1,73 @@
+"""What the formats share: JSON files that may be damaged, norms and budgets in other people's spelling."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from jaxrobust.core.errors import CorruptFileError, StorageError
+from jaxrobust.results.plain import loads
+
+Record = dict[str, Any]
+
+# How many test images the benchmarks use.
+EXAMPLES = {"cifar10": 10_000, "cifar100": 10_000, "imagenet": 5_000, "ImageNet16-120": 6_000}
+NORMS = {"Linf": "linf", "L2": "l2", "L1": "l1"}
+OTHERS = {ours: theirs for theirs, ours in NORMS.items()}
+
+
+def read_json(path: Path) -> Any:
+  """The value of a JSON file; an error of one line that names it where there is none."""
+  try:
+    return loads(path.read_bytes())
+  except OSError as error:
+    raise StorageError(f"cannot read {path}: {error.strerror or error}") from None
+  except ValueError as error:
+    raise CorruptFileError(f"{path}: truncated or not JSON ({error})") from None
+
+
+def read_objects(path: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
+  """Every JSON object of a file, or of a folder and its folders."""
+  if not path.exists():
+    raise StorageError(f"cannot read {path}: no such file or folder")
+  for file in sorted(path.rglob("*.json")) if path.is_dir() else [path]:
+    value = read_json(file)
+    if not isinstance(value, dict):
+      raise CorruptFileError(f"{file}: not a JSON object")
+    yield file, value
+
+
+def data_of(file: Path, info: dict[str, Any]) -> str:
+  """The data set of a `DATASET/THREAT/MODEL.json`: its folder says so; some files name another one inside."""
+  folder = file.parent.parent.name
+  return folder if folder in EXAMPLES else str(info.get("dataset", "cifar10"))
+
+
+def as_text(value: Any) -> str:
+  """JSON as those repositories write it."""
+  return json.dumps(value, indent=2, allow_nan=False) + "\n"
+
+
+def exact_budget(eps: float, digits: int) -> str:
+  """The budget a rounded decimal stands for: a multiple of 1/510 where one rounds to it, the decimal otherwise.
+
+  >>> exact_budget(0.031373, 6), exact_budget(0.5, 6)
+  ('8/255', '0.5')
+  """
+  doubled = round(eps * 510)
+  if eps and 0 < doubled < 128 and round(doubled / 510, digits) == round(eps, digits):
+    return f"{doubled / 2:g}/255"
+  return repr(eps)
+
+
+def fraction(value: Any, where: str, scale: float = 1.0) -> float:
+  """A number, or text of one, as a fraction."""
+  try:
+    number = float(value) / scale
+  except (TypeError, ValueError):
+    number = -1.0
+  if not 0 <= number <= 1:
+    raise CorruptFileError(f"{where} is {value!r}; expected an accuracy")
+  return number

@@ -1,0 +1,82 @@
+"""Import and export by the name of a format."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from jaxrobust.core.errors import CellMismatchError, CorruptFileError, JaxrobustError
+from jaxrobust.core.files import atomic_write
+from jaxrobust.core.registry import unknown_name
+from jaxrobust.results.cell import Cell, Result, from_text, safe_name
+from jaxrobust.results.exchange import nas, oodrobustbench, robustbench
+from jaxrobust.results.exchange.common import Record
+from jaxrobust.results.plain import dumps
+from jaxrobust.results.reader import load_results
+from jaxrobust.results.store import find_result, save_result
+
+
+class Format(NamedTuple):
+  """How a format is read and written."""
+
+  read: Callable[[Path], Iterator[Record]]
+  write: Callable[[Sequence[Result]], Iterator[tuple[str, str]]]
+
+
+FORMATS = {
+  "nas": Format(nas.read, nas.write),
+  "oodrobustbench": Format(oodrobustbench.read, oodrobustbench.write),
+  "robustbench": Format(robustbench.read, robustbench.write),
+}
+
+
+def _format(name: str) -> Format:
+  if name not in FORMATS:
+    raise unknown_name("format", name, sorted(FORMATS))
+  return FORMATS[name]
+
+
+def import_results(name: str, path: str | Path, root: str | Path) -> list[Path]:
+  """Writes the results of a file or folder in another format as cells; those that are there already stay.
+
+  Raises:
+    CellMismatchError: a cell of that name holds another number, whoever it came from.
+  """
+  results = [from_text(dumps(record)) for record in _format(name).read(Path(path))]
+  # All are compared before any is written: an import is whole or not at all.
+  new: dict[Cell, Result] = {}
+  for result in results:
+    stored = new.get(result.cell) or find_result(root, result.cell, result.config)
+    if stored is not None and stored.summary != result.summary:
+      raise CellMismatchError(f"there are two numbers for {result.cell}; import into another results folder")
+    if stored is None:
+      new[result.cell] = result
+  return [save_result(root, result) for result in new.values()]
+
+
+def export_results(
+  name: str,
+  root: str | os.PathLike,
+  out: str | os.PathLike,
+  on_error: Callable[[JaxrobustError], object] | None = None,
+) -> list[Path]:
+  """Writes the results of a folder in another format; of like cells, that with most examples."""
+  best: dict[tuple, Result] = {}
+  for result in load_results(root, on_error):
+    cell = result.cell
+    if type(result.summary.get("robust_accuracy")) not in (int, float):
+      continue
+    key = (cell.model, cell.data, cell.condition, cell.attack, cell.eps)
+    if key not in best or (cell.n, -cell.seed) > (best[key].cell.n, -best[key].cell.seed):
+      best[key] = result
+  paths = []
+  for relative, text in _format(name).write(list(best.values())):
+    # Names come from cells, which may hold anything.
+    path = Path(out, *(safe_name(part) for part in relative.split("/")))
+    atomic_write(path, text)
+    paths.append(path)
+  if not paths:
+    raise CorruptFileError(f"nothing in {os.fspath(root)} can be written as {name}")
+  return paths

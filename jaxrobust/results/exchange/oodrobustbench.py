@@ -1,0 +1,167 @@
+"""OODRobustBench's `model_info/DATASET/THREAT/MODEL.json` (arXiv:2310.12793; its `eval.py` of July 2024).
+
+  {"dataset": "cifar10", "eps": 0.031373, "clean_acc": 0.85, "adv_acc": {"Linf-mm5-0.031373": 0.51},
+   "metrics": {"corruptions": {"fog": {"3": {"clean": 0.8, "Linf-mm5-0.031373": 0.4}}}, "cifar10.1": {…}}}
+
+An attack's key has six decimals of its budget without trailing zeros, and no steps, restarts or number of examples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from jaxrobust.core.errors import CorruptFileError
+from jaxrobust.results.cell import Result
+from jaxrobust.results.exchange.common import (
+  EXAMPLES,
+  NORMS,
+  OTHERS,
+  Record,
+  as_text,
+  data_of,
+  exact_budget,
+  fraction,
+  read_objects,
+)
+from jaxrobust.results.rows import attack_norm, budget_value, parse_corruption
+
+SOURCE = "OODRobustBench model_info"
+# Their names of shifted data sets, and ours where they differ.
+SHIFTS = {
+  "cifar10.1": "cifar10.1-v6",
+  "cinic": "cinic10",
+  "v2": "imagenet-v2",
+  "A": "imagenet-a",
+  "R": "imagenet-r",
+  "S": "imagenet-sketch",
+  "V": "imagenet-v",
+  "ON": "objectnet",
+}
+ATTACKS = {"aa": "autoattack"}
+# Natural shifts of a data set have names of their own; those of other data sets begin with its name.
+BASES = {"cinic10": "cifar10", "objectnet": "imagenet"}
+
+
+def read(path: Path) -> Iterator[Record]:
+  """Records of a file, or of a folder of them."""
+  for file, info in read_objects(path):
+    threat = file.parent.name if file.parent.name in (*NORMS, "nonLp") else "Linf"
+    data = data_of(file, info)
+    base: Record = {
+      "schema": 0,
+      "model": f"{file.stem}.{threat}",
+      "source": SOURCE,
+      "about": {"arch": info.get("architecture"), "name": info.get("name")},
+    }
+    found: list[tuple[str, str, Mapping[str, Any]]] = [
+      (data, "clean", {"clean": info.get("clean_acc"), **(info.get("adv_acc") or {})})
+    ]
+    for shift, values in (info.get("metrics") or {}).items():
+      if shift == "corruptions":
+        table = "t32" if data.startswith("cifar") else "t224"
+        found.extend(
+          (data, f"{name}-{severity}-{table}", measured)
+          for name, severities in _object(values, file).items()
+          for severity, measured in _object(severities, file).items()
+        )
+      else:
+        found.append((SHIFTS.get(shift, shift), "clean", _object(values, file)))
+    for name, condition, measured in found:
+      yield from _measured(
+        file, {**base, "data": name, "condition": condition, "n": EXAMPLES.get(data, 10_000)}, measured
+      )
+
+
+def _object(value: Any, file: Path) -> Mapping[str, Any]:
+  if not isinstance(value, Mapping):
+    raise CorruptFileError(f"{file}: expected an object of measurements, not {str(value)[:40]!r}")
+  return value
+
+
+def _measured(file: Path, base: Record, values: Mapping[str, Any]) -> Iterator[Record]:
+  clean = values.get("clean")
+  accuracy = None if clean is None else fraction(clean, f"{file}: clean")
+  for key, value in _object(values, file).items():
+    if value is None or key == "errs":
+      continue
+    if key == "clean":
+      yield {**base, "accuracy": accuracy}
+    else:
+      attack, eps = parse_key(key)
+      robust = fraction(value, f"{file}: {key}")
+      yield {**base, "attack": attack, "eps": eps, "accuracy": accuracy, "robust_accuracy": robust}
+
+
+def parse_key(key: str) -> tuple[str, str]:
+  """Our attack id and budget of a key.
+
+  >>> parse_key("Linf-mm5-0.031373"), parse_key("lpa-0.5"), parse_key("L2-aa-1.")
+  (('linf-mm5', '8/255'), ('lpa', '0.5'), ('l2-autoattack', '1.0'))
+  """
+  name, _, eps = key.rpartition("-")
+  norm, _, attack = name.rpartition("-")
+  try:
+    budget = exact_budget(float(eps), 6)
+  except ValueError:
+    raise CorruptFileError(f"{key!r} is no attack's key") from None
+  attack = ATTACKS.get(attack, attack)
+  return (f"{NORMS.get(norm, norm)}-{attack}" if norm else attack), budget
+
+
+def make_key(attack: str, eps: str) -> str | None:
+  """The key of an attack; None for one that has no key there.
+
+  >>> make_key("linf-mm5", "8/255"), make_key("l2-autoattack", "1")
+  ('Linf-mm5-0.031373', 'L2-aa-1.')
+  """
+  norm, budget = attack_norm(attack), budget_value(eps)
+  if budget is None or ":" in attack:
+    return None
+  name = attack.removeprefix(f"{norm}-") if norm else attack
+  name = next((theirs for theirs, ours in ATTACKS.items() if ours == name), name)
+  return f"{OTHERS[norm]}-{name}-{budget:.6f}".rstrip("0") if norm else f"{name}-{budget:.6f}".rstrip("0")
+
+
+def write(results: Sequence[Result]) -> Iterator[tuple[str, str]]:
+  """Path and text of one file per model and data set it was trained on."""
+  ours = {our: their for their, our in SHIFTS.items()}
+  documents: dict[tuple[str, str], dict[str, Any]] = {}
+  sets = {result.cell.data for result in results}
+  for result in results:
+    cell = result.cell
+    base = base_of(cell.data, sets)
+    document = documents.setdefault((base, cell.model), {"dataset": base, "adv_acc": {}, "metrics": {}})
+    key = "clean" if cell.attack == "none" else make_key(cell.attack, cell.eps or "")
+    corruption = parse_corruption(cell.condition)
+    if key is None or (cell.condition != "clean" and corruption is None):
+      continue
+    value = result.summary["robust_accuracy"]
+    if corruption is not None:
+      names = document["metrics"].setdefault("corruptions", {}).setdefault(corruption[0], {})
+      names.setdefault(str(corruption[1]), {})[key] = value
+    elif cell.data != base:
+      document["metrics"].setdefault(ours.get(cell.data, cell.data), {})[key] = value
+    elif key == "clean":
+      document["clean_acc"] = value
+    else:
+      document["adv_acc"][key] = value
+      document.setdefault("eps", budget_value(cell.eps))
+  for (base, model), document in documents.items():
+    norms = {key.split("-")[0] for key in document["adv_acc"]} & set(NORMS)
+    suffix = next((norm for norm in NORMS if model.endswith(f".{norm}")), None)
+    threat = suffix or ("L2" if norms == {"L2"} else "Linf")
+    yield f"{base}/{threat}/{model.removesuffix(f'.{threat}')}.json", as_text(document)
+
+
+def base_of(data: str, sets: set[str]) -> str:
+  """The data set that another one is a shift of; itself if it is none.
+
+  >>> base_of("cifar10.1-v6", {"cifar10", "cifar10.1-v6"}), base_of("cinic10", set()), base_of("digits32", set())
+  ('cifar10', 'cifar10', 'digits32')
+  """
+  if data in BASES:
+    return BASES[data]
+  bases = [other for other in sets if data != other and data.startswith((f"{other}-", f"{other}."))]
+  return min(bases, key=len, default=data)

@@ -1,0 +1,91 @@
+"""RobustBench's `model_info/DATASET/THREAT/MODEL.json` (arXiv:2010.09670; layout of the repository in March 2025).
+
+Accuracies are text in per cent. `autoattack_acc` is AutoAttack (standard) on 10,000 images (5,000 of ImageNet);
+`external` is the accuracy under a stronger attack that somebody found; `corruptions_acc` the mean over CIFAR-C or
+ImageNet-C. One name can stand for different weights in different threat models, so imported models are called
+`MODEL.THREAT`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from jaxrobust.results.cell import Result
+from jaxrobust.results.exchange.common import EXAMPLES, NORMS, OTHERS, Record, as_text, data_of, fraction, read_objects
+
+SOURCE = "RobustBench model_info"
+_ABOUT = ("link", "name", "authors", "venue", "additional_data", "number_forward_passes", "reported", "footnote")
+CORRUPTED = "corruptions-mean"
+
+
+def read(path: Path) -> Iterator[Record]:
+  """Records of a file, or of a folder of them."""
+  for file, info in read_objects(path):
+    threat = file.parent.name if file.parent.name in (*NORMS, "corruptions") else "Linf"
+    data = data_of(file, info)
+    about = {key: info[key] for key in _ABOUT if info.get(key) is not None}
+    base: Record = {
+      "schema": 0,
+      "model": f"{file.stem}.{threat}",
+      "data": data,
+      "n": EXAMPLES.get(data, 10_000),
+      "source": SOURCE,
+      "about": {**about, "arch": info.get("architecture")},
+    }
+    number = lambda key, file=file, info=info: fraction(info[key], f"{file}: {key}", 100.0)
+    clean = number("clean_acc")
+    yield {**base, "accuracy": clean}
+    for key, attack in (("autoattack_acc", "autoattack"), ("external", "external")):
+      if info.get(key) is not None and threat in NORMS and info.get("eps"):
+        attacked = {"attack": f"{NORMS[threat]}-{attack}", "eps": str(info["eps"]), "robust_accuracy": number(key)}
+        yield {**base, **attacked, "accuracy": clean}
+    if info.get("corruptions_acc") is not None:
+      yield {**base, "condition": CORRUPTED, "accuracy": number("corruptions_acc")}
+
+
+def write(results: Sequence[Result]) -> Iterator[tuple[str, str]]:
+  """Path and text of one file per model, data set and norm that AutoAttack was run in; and per corrupted data set."""
+  cells = {(r.cell.model, r.cell.data, r.cell.condition, r.cell.attack): r for r in results}
+  for (model, data, condition, attack), result in cells.items():
+    norm, _, name = attack.partition("-")
+    clean = cells.get((model, data, "clean", "none"))
+    if clean is None:
+      continue
+    if condition == "clean" and name == "autoattack" and norm in OTHERS:
+      stronger = cells.get((model, data, "clean", f"{norm}-external"))
+      more = {} if stronger is None else {"external": _percent(stronger)}
+      info = {**_info(model, clean, result.cell.eps), "autoattack_acc": _percent(result), "unreliable": False, **more}
+      yield _path(data, OTHERS[norm], model), as_text(info)
+    elif condition == CORRUPTED and attack == "none":
+      yield (
+        _path(data, "corruptions", model),
+        as_text({**_info(model, clean, None), "corruptions_acc": _percent(result)}),
+      )
+
+
+def _path(data: str, threat: str, model: str) -> str:
+  return f"{data}/{threat}/{model.removesuffix(f'.{threat}')}.json"
+
+
+def _percent(result: Result) -> str:
+  return f"{100 * result.summary['robust_accuracy']:.2f}"
+
+
+def _info(model: str, clean: Result, eps: str | None) -> dict[str, Any]:
+  about = clean.provenance.get("model") or {}
+  return {
+    "link": about.get("link"),
+    "name": about.get("name", model),
+    "authors": about.get("authors"),
+    "additional_data": about.get("additional_data"),
+    "number_forward_passes": about.get("number_forward_passes", 1),
+    "dataset": clean.cell.data,
+    "venue": about.get("venue"),
+    "architecture": about.get("arch"),
+    "eps": eps,
+    "clean_acc": _percent(clean),
+    "reported": about.get("reported"),
+    "footnote": about.get("footnote"),
+  }

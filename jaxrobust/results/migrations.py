@@ -1,0 +1,80 @@
+"""Results of earlier schemas, brought up to date while they are read; a file itself is never changed by reading it.
+
+Each step takes a whole document from one schema to the next, so a reader of schema 7 needs no knowledge of schema 2.
+A new schema is one function and one line in `MIGRATIONS`.
+
+Schema 0 is the flat record: one object of names and numbers, as a person, a script or another benchmark writes
+it down when there is nothing per example. Everything that `jaxrobust.results.exchange` imports passes through it.
+
+  {"schema": 0, "model": "resnet50", "data": "imagenet", "n": 5000, "accuracy": 0.761, "source": "our paper, table 2"}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from jaxrobust.core.errors import CorruptFileError
+
+Document = dict[str, Any]
+
+_CELL = {"model": None, "data": None, "condition": "clean", "attack": "none", "eps": None, "n": None, "seed": 0}
+_RECORD = {*_CELL, "schema", "accuracy", "robust_accuracy", "source", "details", "about"}
+
+
+def from_record(record: Document) -> Document:
+  """Schema 0 to 1: the cell, its summary and its source take their places.
+
+  `accuracy` is that on the images before the attack, `robust_accuracy` the one after it; a record without attack
+  needs only the first. `details` decide which record it is (and are compared), `about` describes the model.
+
+  >>> new = from_record({"schema": 0, "model": "a", "data": "b", "n": 200, "accuracy": 0.755})
+  >>> new["schema"], new["cell"]["attack"], new["summary"]["correct"], new["summary"]["robust_accuracy"]
+  (1, 'none', 151, 0.755)
+  """
+  unknown = sorted(set(record) - _RECORD)
+  if unknown:
+    raise CorruptFileError(f"a record of schema 0 has no entry {', '.join(unknown)}")
+  cell = {name: record.get(name, default) for name, default in _CELL.items()}
+  n, accuracy, robust = cell["n"], record.get("accuracy"), record.get("robust_accuracy")
+  if cell["attack"] == "none" and robust is None:
+    robust = accuracy
+  for name, value in (("accuracy", accuracy), ("robust_accuracy", robust)):
+    if value is not None and (type(value) not in (int, float) or not 0 <= value <= 1):
+      raise CorruptFileError(f"{name} is {value!r}; expected a fraction between 0 and 1")
+  if robust is None or type(n) is not int:
+    raise CorruptFileError("a record of schema 0 needs n and an accuracy (robust_accuracy where there is an attack)")
+  source = record.get("source", "unknown")
+  return {
+    "schema": 1,
+    "cell": cell,
+    "config": {"imported": {"source": source, "details": record.get("details", {})}},
+    "provenance": {"source": source, "model": record.get("about", {})},
+    "summary": {
+      "n": n,
+      "accuracy": accuracy,
+      "correct": None if accuracy is None else round(accuracy * n),
+      "robust_accuracy": robust,
+      "robust": round(robust * n),
+    },
+    "examples": {},
+    "findings": [],
+  }
+
+
+MIGRATIONS: dict[int, Callable[[Document], Document]] = {0: from_record}
+
+
+def migrate(document: Document, schema: int) -> Document:
+  """The document in the wanted schema; CorruptFileError where no steps lead there."""
+  found = document.get("schema")
+  if type(found) is not int:
+    raise CorruptFileError(f"not a result (schema is {found!r})")
+  if found > schema:
+    raise CorruptFileError(f"made by a newer jaxrobust (schema {found}; this one reads up to {schema})")
+  while found < schema:
+    if found not in MIGRATIONS:
+      raise CorruptFileError(f"nothing reads schema {found} any more")
+    document = MIGRATIONS[found](document)
+    found += 1
+  return document

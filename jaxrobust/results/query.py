@@ -1,0 +1,84 @@
+"""SQL over a results folder.
+
+`cells` has one row per result (`rows.COLUMNS`), `findings` one per warning and per damaged file. DuckDB's own functions
+are all there; `wilson_low(k, n)` and `wilson_high(k, n)` are the ends of the 95 % interval of a proportion.
+
+  >>> query("results", "SELECT model, max(robust_accuracy) FROM cells GROUP BY model")  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from jaxrobust.core.errors import InputError, first_line
+from jaxrobust.core.optional import require
+from jaxrobust.results.index import build_index
+from jaxrobust.results.rows import COLUMNS
+
+_PURPOSE = "querying results"
+_WILSON = """
+CREATE MACRO wilson_low(k, n) AS
+  (k + 1.9208 - 1.96 * sqrt(k * (n - k) / n::DOUBLE + 0.9604)) / (n + 3.8416);
+CREATE MACRO wilson_high(k, n) AS
+  (k + 1.9208 + 1.96 * sqrt(k * (n - k) / n::DOUBLE + 0.9604)) / (n + 3.8416);
+"""
+
+
+def connect(root: str | os.PathLike) -> Any:
+  """A DuckDB connection with the tables `cells` and `findings` of a folder."""
+  duckdb = require("duckdb", "report", _PURPOSE)
+  pa = require("pyarrow", "report", _PURPOSE)
+  index = build_index(root)
+  connection = duckdb.connect(":memory:")
+  connection.register("indexed", index)
+  connection.register("findings", _findings(pa, index))
+  # A row without a model is that of a damaged file.
+  connection.execute(f"CREATE VIEW cells AS SELECT {', '.join(COLUMNS)} FROM indexed WHERE model IS NOT NULL")
+  connection.execute(_WILSON)
+  return connection
+
+
+def query(root: str | os.PathLike, sql: str) -> Any:
+  """The answer to a query over the results of a folder or address, as a pandas data frame."""
+  require("pandas", "report", _PURPOSE)
+  duckdb = require("duckdb", "report", _PURPOSE)
+  connection = connect(root)
+  try:
+    answer = connection.execute(sql)
+    return answer.df()
+  except duckdb.Error as error:
+    raise InputError(f"the query failed: {_reason(error)}") from None
+  finally:
+    connection.close()
+
+
+def frame(root: str | os.PathLike) -> Any:
+  """All cells of a folder or address, as a pandas data frame."""
+  return query(root, "SELECT * FROM cells ORDER BY path")
+
+
+def _findings(pa: Any, index: Any) -> Any:
+  rows: dict[str, list[Any]] = {"path": [], "kind": [], "text": [], "examples": []}
+  for path, notes in zip(index["path"].to_pylist(), index["notes"].to_pylist(), strict=True):
+    for note in json.loads(notes) if notes else ():
+      examples = note.get("examples")
+      rows["path"].append(path)
+      rows["kind"].append(_plain(note.get("kind")))
+      rows["text"].append(_plain(note.get("text")))
+      rows["examples"].append(examples if type(examples) is int and abs(examples) < 2**63 else None)
+  types = [("path", pa.string()), ("kind", pa.string()), ("text", pa.string()), ("examples", pa.int64())]
+  return pa.table(rows, schema=pa.schema(types))
+
+
+def _plain(value: Any) -> str | None:
+  if value is None:
+    return None
+  text = value if isinstance(value, str) else json.dumps(value)
+  return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _reason(error: Exception) -> str:
+  """DuckDB's message without its drawing of the place."""
+  return first_line(error).removesuffix(".")

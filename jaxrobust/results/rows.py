@@ -1,0 +1,197 @@
+"""A result as one flat row: what queries select from.
+
+Damaged or hostile values cost a row its value and leave a finding; they never stop a query.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from jaxrobust.core.errors import CorruptFileError, JaxrobustError
+from jaxrobust.core.threat import NORMS, Budget
+from jaxrobust.results.cell import Cell, Result, read_document
+from jaxrobust.results.packing import count_flags
+
+# The columns of a row and their DuckDB types.
+COLUMNS = {
+  "path": "VARCHAR",
+  "model": "VARCHAR",
+  "data": "VARCHAR",
+  "condition": "VARCHAR",
+  "corruption": "VARCHAR",
+  "severity": "BIGINT",
+  "attack": "VARCHAR",
+  "norm": "VARCHAR",
+  "source": "VARCHAR",
+  "eps": "VARCHAR",
+  "budget": "DOUBLE",
+  "n": "BIGINT",
+  "seed": "BIGINT",
+  "accuracy": "DOUBLE",
+  "robust_accuracy": "DOUBLE",
+  "correct": "BIGINT",
+  "robust": "BIGINT",
+  "nan": "BIGINT",
+  "disagree": "BIGINT",
+  "queries": "BIGINT",
+  "median_distance": "DOUBLE",
+  "arch": "VARCHAR",
+  "family": "VARCHAR",
+  "technique": "VARCHAR",
+  "params": "BIGINT",
+  "fingerprint": "VARCHAR",
+  "precision": "VARCHAR",
+  "findings": "BIGINT",
+  "summary": "VARCHAR",
+  "config": "VARCHAR",
+  "provenance": "VARCHAR",
+}
+_COUNTS = ("correct", "robust", "nan", "disagree", "queries")
+_NUMBERS = ("accuracy", "robust_accuracy", "median_distance")
+_WORD = 2**63 - 1
+
+_CORRUPTION = re.compile(r"([a-z0-9_]+)-([1-9][0-9]?)(-.*)?")
+_TRANSFER = "transfer:"
+
+
+@functools.lru_cache(4096)
+def attack_norm(attack: str) -> str | None:
+  """The norm an attack's id begins with, also behind a transfer's source.
+
+  >>> attack_norm("linf-pgd-20"), attack_norm("transfer:resnet:l2-pgd-20"), attack_norm("none")
+  ('linf', 'l2', None)
+  """
+  if attack.startswith(_TRANSFER):
+    attack = attack.rpartition(":")[2]
+  norm = attack.split("-")[0]
+  return norm if norm in NORMS else None
+
+
+@functools.lru_cache(4096)
+def transfer_source(attack: str) -> str | None:
+  """The model whose adversarial images these are, where they were made on another one.
+
+  >>> transfer_source("transfer:my:net:linf-pgd-20"), transfer_source("linf-pgd-20")
+  ('my:net', None)
+  """
+  if not attack.startswith(_TRANSFER):
+    return None
+  return attack.removeprefix(_TRANSFER).rpartition(":")[0] or None
+
+
+@functools.lru_cache(4096)
+def parse_corruption(condition: str) -> tuple[str, int] | None:
+  """The corruption and severity of a condition.
+
+  >>> parse_corruption("fog-3-t32"), parse_corruption("clean")
+  (('fog', 3), None)
+  """
+  match = _CORRUPTION.fullmatch(condition)
+  return match and (match[1], int(match[2]))
+
+
+@functools.lru_cache(4096)
+def budget_value(eps: str | None) -> float | None:
+  """The number of a budget; None for no budget and for one that is no number, such as 1/0."""
+  try:
+    return None if eps is None else Budget(eps).value
+  except (ValueError, ArithmeticError):
+    return None
+
+
+def make_row(path: str, raw: bytes | Result) -> dict[str, Any]:
+  """The row of a cell file's bytes, or of a merged result; CorruptFileError where it is none."""
+  document = vars(raw) if isinstance(raw, Result) else read_document(raw)
+  cell: Cell = document["cell"]
+  if max(cell.n, cell.seed) > _WORD:
+    raise CorruptFileError("n or seed is larger than any cell's")
+  summary, config, provenance = document["summary"], document["config"], document["provenance"]
+  issues = list(document["findings"])
+  if not isinstance(raw, Result):
+    issues.extend(_disagreements(cell, summary, document["examples"]))
+  corruption = parse_corruption(cell.condition) or (None, None)
+  row = {
+    "path": path,
+    "model": cell.model,
+    "data": cell.data,
+    "condition": cell.condition,
+    "corruption": corruption[0],
+    "severity": corruption[1],
+    "attack": cell.attack,
+    "norm": attack_norm(cell.attack),
+    "source": transfer_source(cell.attack),
+    "eps": cell.eps,
+    "budget": budget_value(cell.eps),
+    "n": cell.n,
+    "seed": cell.seed,
+    **{name: _whole(summary.get(name)) for name in _COUNTS},
+    **{name: _number(summary.get(name)) for name in _NUMBERS},
+    **describe_model(config, provenance),
+    "fingerprint": _text(config.get("model_fingerprint")),
+    "precision": _text(config.get("precision")),
+    "findings": len(issues),
+    "summary": _dump(summary),
+    "config": _dump(config),
+    "provenance": _dump(provenance),
+  }
+  return {**_encodable(row), "notes": _dump(issues) if issues else None}
+
+
+def describe_model(config: Mapping[str, Any], provenance: Mapping[str, Any]) -> dict[str, Any]:
+  """What is known about the network itself; None where nothing is."""
+  for about in (provenance.get("model"), config.get("model")):
+    if isinstance(about, Mapping):
+      params = _whole(about.get("params"))
+      return {name: _text(about.get(name)) for name in ("arch", "family", "technique")} | {"params": params}
+  return {"arch": None, "family": None, "technique": None, "params": None}
+
+
+def _disagreements(cell: Cell, summary: Mapping[str, Any], examples: Mapping[str, Any]) -> list[dict[str, Any]]:
+  """Where the flags do not add up to the summary: one of them was changed by hand."""
+  found = []
+  for name in ("correct", "robust"):
+    if name not in examples:
+      continue
+    count = count_flags(examples[name], None if "index" in examples else cell.n)
+    if count != summary.get(name):
+      text = f"the flags say {name} {count}, the summary says {_dump(summary.get(name))[:40]}"
+      found.append({"kind": "summary-mismatch", "text": text, "examples": cell.n})
+  return found
+
+
+def _whole(value: Any) -> int | None:
+  return value if type(value) is int and abs(value) <= _WORD else None
+
+
+def _number(value: Any) -> float | None:
+  return float(value) if type(value) is float or (type(value) is int and abs(value) <= _WORD) else None
+
+
+def _text(value: Any) -> str | None:
+  return value if isinstance(value, str) else None
+
+
+def _dump(value: Any) -> str:
+  try:
+    return json.dumps(value)
+  except (RecursionError, ValueError) as error:
+    raise CorruptFileError(f"nested too deeply ({type(error).__name__})") from None
+
+
+def _encodable(row: dict[str, Any]) -> dict[str, Any]:
+  """Text that UTF-8 cannot hold (half a surrogate pair) with question marks in its place."""
+  for name in ("path", "model", "data", "condition", "attack", "source", "arch", "family", "technique"):
+    value = row[name]
+    if value is not None and not value.isascii():
+      row[name] = value.encode("utf-8", "replace").decode("utf-8")
+  return row
+
+
+def error_row(path: str, error: JaxrobustError, missing: bool) -> dict[str, Any]:
+  """The row of a file that holds no result: only a finding."""
+  note = {"kind": "unfinished" if missing else "damaged", "text": str(error), "examples": None}
+  return {**dict.fromkeys(COLUMNS), "path": path, "notes": _dump([note])}

@@ -1,0 +1,250 @@
+"""Numbers of the page and the tables equal the cells, counted here in another way."""
+
+import csv
+import io
+import json
+import re
+
+import numpy as np
+import pytest
+
+from jaxrobust.report.boards import make_boards
+from jaxrobust.report.documents import as_script, model_id
+from jaxrobust.report.facts import read_facts
+from jaxrobust.report.pictures import amplify, read_pictures
+from jaxrobust.report.report import write_report
+from jaxrobust.report.site import write_if_new
+from jaxrobust.results import Cell, save_result
+from jaxrobust.results.folder import open_folder
+from jaxrobust.results.packing import unpack
+from tests.report.synthetic import result, write_model, write_shift
+
+NAMES = ["a", "b", "<b>bold</b>", "$x$|`y`"]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+  root = tmp_path_factory.mktemp("report")
+  for at, name in enumerate(NAMES):
+    write_model(root / "results", name, at)
+  write_shift(root / "results", "a", 0)
+  return root, write_report(root / "results", root / "site")
+
+
+def script(path):
+  """The value a script of the page holds, without the page."""
+  text = path.read_text()
+  values = json.loads(f"[{re.fullmatch(r'JR[.][a-z]+[(](.*)[)];', text.strip(), re.DOTALL)[1]}]")
+  return values[-1]
+
+
+def raw_cells(root):
+  """All cells, read without any of our readers but the unpacking of arrays."""
+  found = {}
+  for path in root.rglob("*.seed0.json"):
+    document = json.loads(path.read_text())
+    cell = document["cell"]
+    key = (cell["model"], cell["data"], cell["condition"], cell["attack"], cell["eps"])
+    found[key] = {name: unpack(value) for name, value in document["examples"].items()}
+  return found
+
+
+def recomputed(cells, model, data, norm, eps, column):
+  """One entry of a board, from the flags alone."""
+  attacks = {}
+  for (name, where, condition, attack, budget), arrays in cells.items():
+    if (name, where, condition) == (model, data, "clean") and attack.startswith(f"{norm}-"):
+      if budget == eps:
+        attacks[attack] = arrays["robust"]
+      elif budget is None:
+        limit = float(eval(eps))
+        attacks[attack] = np.array(
+          [c and d > limit for c, d in zip(arrays["correct"], arrays["distance"], strict=True)]
+        )
+  if column == "worst":
+    return np.mean([all(flags[i] for flags in attacks.values()) for i in range(len(next(iter(attacks.values()))))])
+  if column == "clean":
+    return cells[model, data, "clean", "none", None]["robust"].mean()
+  if column == "corruptions":
+    seen = [
+      a["robust"].mean()
+      for (m, d, c, attack, _), a in cells.items()
+      if (m, d, attack) == (model, data, "none") and c != "clean"
+    ]
+    return np.mean(seen)
+  return attacks[column].mean()
+
+
+def test_every_entry_of_every_board_equals_its_cells(site):
+  root, written = site
+  cells = raw_cells(root / "results")
+  index = script(root / "site" / "data" / "index.js")
+  checked = 0
+  for board in index["boards"]:
+    for row in board["rows"]:
+      model = index["models"][row[0]]["name"]
+      for column, number in zip(board["columns"], row[1:], strict=True):
+        wanted = recomputed(cells, model, board["data"], board["norm"], board["eps"], column["key"])
+        assert number[0] == pytest.approx(100 * wanted, abs=1e-3), (board["data"], model, column["key"])
+        assert number[1] <= number[0] <= number[2]
+        checked += 1
+  assert checked == 2 * 4 * 7 + 3 and written.boards == 3 and written.models == 4
+
+
+def test_the_files_behind_a_number_are_named(site):
+  root, _ = site
+  index = script(root / "site" / "data" / "index.js")
+  for model in index["models"]:
+    document = script(root / "site" / "data" / "models" / f"{model['id']}.js")
+    for key, columns in document["boards"].items():
+      board = index["boards"][int(key)]
+      row = next(row for row in board["rows"] if index["models"][row[0]]["id"] == model["id"])
+      assert [bool(paths) for paths in columns] == [number is not None for number in row[1:]]
+      for paths in columns:
+        assert all((root / "results" / path).is_file() for path in paths)
+    cells = raw_cells(root / "results")
+    for cell in document["cells"]:
+      flags = cells[model["name"], cell["data"], cell["condition"], cell["attack"], cell["eps"]]["robust"]
+      assert cell["number"][0] == pytest.approx(100 * flags.mean(), abs=1e-3) and cell["number"][3] == len(flags)
+      assert cell["path"] in cell["command"]
+
+
+def test_curves_equal_the_cells(site):
+  root, _ = site
+  cells = raw_cells(root / "results")
+  document = script(root / "site" / "data" / "models" / f"{model_id('a')}.js")
+  kinds = {(curve["kind"], curve["attack"]) for curve in document["curves"] if curve["data"] == "digits"}
+  assert ("budget", "linf-fab-100") in kinds and ("budget", "linf-pgd-20") in kinds
+  assert ("strength", "linf-pgd-20@8/255") in kinds
+  for curve in document["curves"]:
+    if curve["data"] != "digits":
+      continue
+    if curve["kind"] == "strength":
+      attack, eps = curve["attack"].split("@")
+      arrays = cells["a", "digits", "clean", attack, eps]
+      right = lambda x, a=arrays: a["correct"] & ((a["broken_at"] < 0) | (a["broken_at"] > x))
+    elif curve["attack"] == "linf-fab-100":
+      arrays = cells["a", "digits", "clean", "linf-fab-100", None]
+      # Points lie at distances themselves, where one rounding decides: a little beyond them it does not.
+      right = lambda x, a=arrays: a["correct"] & (a["distance"] > x + 2e-6)
+    else:
+      continue
+    for x, y in curve["points"]:
+      assert y == pytest.approx(100 * right(x).mean(), abs=100 / 40 + 0.01 if curve["kind"] == "budget" else 0.01)
+
+
+def test_tables_say_the_same(site):
+  root, _ = site
+  tables = root / "site" / "tables"
+  assert sorted(path.name for path in tables.iterdir() if path.suffix == ".csv") == [
+    "digits-linf-4_255.csv", "digits-linf-8_255.csv", "digits-v2-l2-0.5.csv",
+  ]  # fmt: skip
+  cells = raw_cells(root / "results")
+  rows = list(csv.DictReader(io.StringIO((tables / "digits-linf-8_255.csv").read_text())))
+  for row in rows:
+    wanted = recomputed(cells, row["model"], "digits", "linf", "8/255", row["column"])
+    assert float(row["accuracy"]) == pytest.approx(wanted) and float(row["low"]) <= wanted <= float(row["high"])
+  markdown = (tables / "digits-linf-8_255.md").read_text()
+  worst = recomputed(cells, "b", "digits", "linf", "8/255", "worst")
+  assert re.search(rf"^\| b \| {100 * worst:.1f} \|", markdown, re.MULTILINE)
+  assert "<b>" not in markdown and r"\$x\$\|\`y\`" in markdown
+  latex = (tables / "digits-linf-8_255.tex").read_text()
+  assert r"\textless{}b\textgreater{}bold" in latex and r"\$x\$|`y`" in latex and latex.count(r"\\") == 5
+
+
+def test_an_unchanged_report_changes_no_file(site):
+  root, _ = site
+  state = lambda: {path: path.stat().st_mtime_ns for path in (root / "site").rglob("*") if path.is_file()}
+  before = state()
+  write_report(root / "results", root / "site")
+  assert state() == before
+
+
+def test_models_that_are_gone_leave_the_page(tmp_path):
+  for at, name in enumerate("ab"):
+    write_model(tmp_path / "results", name, at, rich=False)
+  write_report(tmp_path / "results", tmp_path / "site")
+  for path in (tmp_path / "results" / "b").rglob("*.json"):
+    path.unlink()
+  write_report(tmp_path / "results", tmp_path / "site")
+  assert [path.stem for path in (tmp_path / "site" / "data" / "models").iterdir()] == [model_id("a")]
+
+
+def test_of_like_cells_the_largest_counts(tmp_path):
+  flags = lambda n, k: {"correct": np.ones(n, bool), "robust": np.arange(n) < k}
+  for n, k, seed in ((10, 10, 0), (20, 5, 1), (20, 7, 2)):
+    cell = Cell(model="m", data="d", attack="linf-pgd-20", eps="8/255", n=n, seed=seed)
+    save_result(tmp_path, result(cell, flags(n, k)))
+  (board,) = make_boards(read_facts(tmp_path).facts)
+  assert board.rows["m"][0].value == 5 / 20
+
+
+def test_the_worst_case_is_over_the_examples_all_attacks_share(tmp_path):
+  robust = {"linf-pgd-20": np.array([1, 1, 0, 1], bool), "linf-autoattack": np.array([1, 0, 1], bool)}
+  for attack, flags in robust.items():
+    cell = Cell(model="m", data="d", attack=attack, eps="8/255", n=len(flags))
+    save_result(tmp_path, result(cell, {"correct": np.ones(len(flags), bool), "robust": flags}))
+  (board,) = make_boards(read_facts(tmp_path).facts)
+  assert (board.rows["m"][0].value, board.rows["m"][0].n) == (1 / 3, 3)
+
+
+def test_a_folder_without_cells_gives_a_page_that_says_so(tmp_path):
+  (tmp_path / "results").mkdir()
+  written = write_report(tmp_path / "results", tmp_path / "site")
+  assert written.page.is_file() and written.models == 0
+  assert script(tmp_path / "site" / "data" / "index.js")["boards"] == []
+
+
+def test_results_in_object_storage(tmp_path):
+  fsspec = pytest.importorskip("fsspec")
+  write_model(tmp_path / "results", "a", 0)
+  memory = fsspec.filesystem("memory")
+  memory.put(str(tmp_path / "results"), "/bucket/results", recursive=True)
+  try:
+    written = write_report("memory://bucket/results", tmp_path / "site")
+    local = write_report(tmp_path / "results", tmp_path / "local")
+    assert (written.models, written.cells) == (local.models, local.cells)
+    documents = [tmp_path / name / "data" / "models" / f"{model_id('a')}.js" for name in ("site", "local")]
+    assert documents[0].read_bytes() == documents[1].read_bytes()
+    assert script(tmp_path / "site" / "data" / "index.js")["root"] == "memory://bucket/results/"
+  finally:
+    memory.rm("/bucket", recursive=True)
+
+
+def test_pictures_show_the_change_and_damage_costs_only_them(tmp_path):
+  write_model(tmp_path, "a", 0)
+  folder = open_folder(tmp_path)
+  (path,) = (file for file in folder.files() if file.path.endswith(".images.npz"))
+  pictures = read_pictures(folder, path.path, path.size)
+  assert len(pictures) == 2 and pictures[0]["factor"] == 15 and pictures[0]["prediction"] == 5
+  assert all(pictures[0][kind].startswith("data:image/png;base64,") for kind in ("clean", "adversarial", "difference"))
+  whole = (tmp_path / path.path).read_bytes()
+  for size in (0, 10, len(whole) // 2):
+    (tmp_path / path.path).write_bytes(whole[:size])
+    assert read_pictures(folder, path.path, size) == []
+  np.savez(
+    tmp_path / path.path, clean=np.zeros((1, 2, 2, 3)), adversarial=np.zeros((1, 2, 2, 3)), label=[0], prediction=[1]
+  )
+  assert read_pictures(folder, path.path, 100) == []
+  same = np.full((1, 1, 3), 9, np.uint8)
+  assert amplify(same, same)[1] == 127
+
+
+def test_no_text_can_leave_its_script(tmp_path):
+  text = as_script("f", "</script><!--\u2028\ud800")
+  assert "<" not in text and text.isascii()
+  write_if_new(tmp_path / "x", text)
+  assert (tmp_path / "x").read_text() == text
+
+
+def test_plots_are_drawn_in_three_formats(tmp_path):
+  pytest.importorskip("matplotlib")
+  for at, name in enumerate(["a", "$\\frac{<&\x00"]):
+    write_model(tmp_path / "results", name, at, attacks=["linf-pgd-20"], budgets=["8/255"])
+  written = write_report(tmp_path / "results", tmp_path / "site", plots=True)
+  files = sorted((tmp_path / "site" / "plots").iterdir())
+  assert written.plots == 5 and len(files) == 15
+  kinds = {path.name.split("-")[0] for path in files}
+  assert kinds == {"bars", "scatter", "curves", "transfer", "corruptions"}
+  signatures = {".png": b"\x89PNG", ".pdf": b"%PDF", ".svg": b"<?xml"}
+  assert all(path.read_bytes().startswith(signatures[path.suffix]) for path in files)

@@ -1,0 +1,179 @@
+"""Other benchmarks' files: their numbers arrive unchanged, and ours leave in their layout."""
+
+import json
+import shutil
+
+import pytest
+
+from jaxrobust.core.errors import (
+  CellMismatchError,
+  CorruptFileError,
+  InputError,
+  JaxrobustError,
+  StorageError,
+  UnknownNameError,
+)
+from jaxrobust.results import load_results
+from jaxrobust.results.exchange import FORMATS, export_results, import_results
+from tests.realdata import ROOT, needs_data
+
+ROBUSTBENCH = {
+  "link": "https://arxiv.org/abs/1905.13736",
+  "name": "Unlabeled Data",
+  "authors": "A, B",
+  "additional_data": True,
+  "number_forward_passes": 1,
+  "dataset": "cifar10",
+  "venue": "NeurIPS 2019",
+  "architecture": "WideResNet-28-10",
+  "eps": "8/255",
+  "clean_acc": "89.69",
+  "reported": "62.5",
+  "autoattack_acc": "59.53",
+  "unreliable": False,
+}
+OODRB = {
+  "dataset": "cifar10",
+  "eps": 0.03137254901960784,
+  "clean_acc": 0.8969,
+  "adv_acc": {"Linf-mm5-0.031373": 0.5953, "L2-mm5-0.5": 0.61, "lpa-0.5": 0.1},
+  "metrics": {
+    "corruptions": {"fog": {"3": {"clean": 0.8, "Linf-mm5-0.031373": 0.4}, "5": {"clean": 0.6}}},
+    "cifar10.1": {"clean": 0.7, "Linf-mm5-0.031373": 0.3},
+    "cinic": {"clean": 0.75},
+  },
+}
+META = {
+  "ids": {
+    "21": {"nb201-string": "|nor_conv_1x1~0|", "isomorph": "21"},
+    "309": {"nb201-string": "|none~0|", "isomorph": "309"},
+  },
+  "epsilons": {"fgsm@Linf": [0.1, 1.0, 255.0], "pgd@Linf": [0.5]},
+}
+NAS = {
+  "meta.json": META,
+  "cifar10/clean_accuracy.json": {"cifar10": {"clean": {"accuracy": {"21": 0.856, "309": 0.9}}}},
+  "cifar10/fgsm@Linf_accuracy.json": {
+    "cifar10": {"fgsm@Linf": {"accuracy": {"21": [0.8, 0.5, 0.0], "309": [0.7, 0.4, 0.1]}}}
+  },
+  "cifar10/pgd@Linf_accuracy.json": {"cifar10": {"pgd@Linf": {"accuracy": {"21": [0.6], "309": [None]}}}},
+  "cifar10/fog_accuracy.json": {"cifar10": {"fog": {"accuracy": {"21": [0.8, 0.7, 0.6, 0.5, 0.4]}}}},
+  "ImageNet16-120/clean_accuracy.json": {"ImageNet16-120": {"clean": {"accuracy": {"21": 0.4}}}},
+}
+
+
+def write(folder, files):
+  for name, value in files.items():
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(value if isinstance(value, str) else json.dumps(value))
+  return folder
+
+
+def read(folder):
+  return {path.relative_to(folder).as_posix(): json.loads(path.read_text()) for path in folder.rglob("*.json")}
+
+
+def numbers(root):
+  return {
+    (r.cell.model, r.cell.data, r.cell.condition, r.cell.id): (r.summary["robust_accuracy"], r.cell.n)
+    for r in load_results(root)
+  }
+
+
+def test_robustbench_both_ways(tmp_path):
+  corrupted = {**ROBUSTBENCH, "eps": None, "clean_acc": "85.32", "corruptions_acc": "76.78"}
+  del corrupted["autoattack_acc"], corrupted["unreliable"]
+  files = {"cifar10/Linf/Carmon.json": ROBUSTBENCH, "cifar10/corruptions/Addepalli.json": corrupted}
+  assert len(import_results("robustbench", write(tmp_path / "in", files), tmp_path / "results")) == 4
+  assert numbers(tmp_path / "results") == {
+    ("Carmon.Linf", "cifar10", "clean", "none"): (0.8969, 10000),
+    ("Carmon.Linf", "cifar10", "clean", "linf-autoattack@8/255"): (0.5953, 10000),
+    ("Addepalli.corruptions", "cifar10", "clean", "none"): (0.8532, 10000),
+    ("Addepalli.corruptions", "cifar10", "corruptions-mean", "none"): (0.7678, 10000),
+  }
+  export_results("robustbench", tmp_path / "results", tmp_path / "out")
+  exported = read(tmp_path / "out")
+  assert set(exported) == set(files)
+  for name, info in files.items():
+    assert {key: value for key, value in exported[name].items() if value is not None} == {
+      key: value for key, value in info.items() if value is not None
+    }
+
+
+def test_oodrobustbench_both_ways(tmp_path):
+  files = {"cifar10/Linf/Carmon.json": OODRB}
+  import_results("oodrobustbench", write(tmp_path / "in", files), tmp_path / "results")
+  found = numbers(tmp_path / "results")
+  assert found["Carmon.Linf", "cifar10", "fog-3-t32", "linf-mm5@8/255"][0] == 0.4
+  assert found["Carmon.Linf", "cifar10.1-v6", "clean", "none"][0] == 0.7 and len(found) == 10
+  export_results("oodrobustbench", tmp_path / "results", tmp_path / "out")
+  exported = read(tmp_path / "out")["cifar10/Linf/Carmon.json"]
+  assert exported.pop("eps") in (pytest.approx(8 / 255), 0.5)
+  assert exported == {key: value for key, value in OODRB.items() if key != "eps"}
+
+
+def test_nas_both_ways(tmp_path):
+  import_results("nas", write(tmp_path / "in", NAS), tmp_path / "results")
+  found = numbers(tmp_path / "results")
+  assert found["nb201-21", "cifar10", "clean", "linf-fgsm@0.1/255"] == (0.8, 10000)
+  assert found["nb201-21", "imagenet16-120", "clean", "none"] == (0.4, 6000)
+  assert found["nb201-21", "cifar10", "fog-5-t32", "none"][0] == 0.4
+  export_results("nas", tmp_path / "results", tmp_path / "out")
+  exported = read(tmp_path / "out")
+  # A missing measurement leaves no entry where there is no cell at all.
+  wanted = json.loads(json.dumps(NAS))
+  del wanted["cifar10/pgd@Linf_accuracy.json"]["cifar10"]["pgd@Linf"]["accuracy"]["309"]
+  assert {name.replace("%40", "@"): value for name, value in exported.items()} == wanted
+
+
+def test_imports_are_repeatable_and_never_overwrite(tmp_path):
+  folder = write(tmp_path / "in", {"cifar10/Linf/Carmon.json": ROBUSTBENCH})
+  assert len(import_results("robustbench", folder, tmp_path / "results")) == 2
+  assert import_results("robustbench", folder, tmp_path / "results") == []
+  write(folder, {"cifar10/Linf/Carmon.json": {**ROBUSTBENCH, "autoattack_acc": "12.00"}})
+  with pytest.raises(CellMismatchError, match="there are two numbers for Carmon"):
+    import_results("robustbench", folder, tmp_path / "results")
+
+
+def test_wrong_files_are_one_line_and_import_nothing(tmp_path):
+  cases = {
+    "robustbench": ["{", "[]", {**ROBUSTBENCH, "clean_acc": "high"}, {**ROBUSTBENCH, "autoattack_acc": 900}],
+    "oodrobustbench": [
+      "",
+      {**OODRB, "adv_acc": {"what": 0.1}},
+      {**OODRB, "metrics": {"cinic": 3}},
+      {**OODRB, "clean_acc": "x"},
+    ],
+    "nas": ["3", {"cifar10": {}}, {"cifar10": {"clean": {"accuracy": {"21": [1]}}}}],
+  }
+  for name, values in cases.items():
+    for value in values:
+      folder = tmp_path / "in"
+      shutil.rmtree(folder, ignore_errors=True)
+      place = "cifar10/clean_accuracy.json" if name == "nas" else "cifar10/Linf/x.json"
+      write(folder, {"meta.json": META, place: value} if name == "nas" else {place: value})
+      with pytest.raises(JaxrobustError) as error:
+        import_results(name, folder, tmp_path / "results")
+      assert isinstance(error.value, CorruptFileError | InputError) and "\n" not in str(error.value), value
+      assert not (tmp_path / "results").exists()
+  with pytest.raises(StorageError, match="no such file"):
+    import_results("robustbench", tmp_path / "absent", tmp_path / "results")
+  with pytest.raises(UnknownNameError, match="did you mean 'robustbench'"):
+    import_results("robustbenchh", tmp_path, tmp_path)
+  (tmp_path / "empty").mkdir()
+  for name in FORMATS:
+    with pytest.raises(JaxrobustError):
+      export_results(name, tmp_path / "empty", tmp_path / "out")
+
+
+@pytest.mark.data
+@needs_data
+def test_all_published_models_of_robustbench(tmp_path):
+  folder = ROOT / "published" / "robustbench_model_info"
+  assert len(import_results("robustbench", folder, tmp_path)) > 400
+  export_results("robustbench", tmp_path, tmp_path / "out")
+  for path in (tmp_path / "out").rglob("*.json"):
+    ours, theirs = json.loads(path.read_text()), json.loads((folder / path.relative_to(tmp_path / "out")).read_text())
+    for key in ("clean_acc", "autoattack_acc", "corruptions_acc", "external"):
+      assert float(ours.get(key, -1)) == pytest.approx(float(theirs.get(key, -1)), abs=0.0051), (path, key)
