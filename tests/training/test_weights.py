@@ -96,7 +96,9 @@ def test_crafting_in_training_mode_sees_the_statistics_of_its_batch():
   made = {mode: make_technique("pgd-at", eps="0.1", random_start=False, crafting=mode) for mode in ("eval", "train")}
   batch = rows()
   frozen = Context(Classifier.from_module(module, variables, mean=0.5, std=0.5), {}, jnp.float32(1), KEY, coupled)
-  found = {mode: np.asarray(jax.jit(one.craft)(batch, frozen)) for mode, one in made.items()}
+  found = {
+    mode: np.asarray(jax.jit(lambda rows, one=one: one.craft(rows, frozen))(batch)) for mode, one in made.items()
+  }
   height = {mode: float(soft_cross_entropy(together(images), batch.targets).mean()) for mode, images in found.items()}
   assert height["train"] > height["eval"]
 
