@@ -37,12 +37,19 @@ OTHER = "other"
 
 
 class Needs(NamedTuple):
-  """Evaluations of one step: forward passes, input gradients, parameter gradients, updates."""
+  """Evaluations of one step.
+
+  Attributes:
+    forward, inputs: forward passes and input gradients in evaluation mode.
+    params, updates: parameter gradients, and updates by the optimiser.
+    coupled: input gradients in training mode.
+  """
 
   forward: int = 0
   inputs: int = 0
   params: int = 1
   updates: int = 1
+  coupled: int = 0
 
 
 class Contestant(NamedTuple):
@@ -63,7 +70,7 @@ CONTESTANTS = {
   "standard": Contestant((), {}, Needs()),
   "swa": Contestant(("swa",), {}, Needs()),
   "pgd-at": _one("pgd-at", Needs(0, K), **_STEPS),
-  "pgd-at, crafting in training mode": _one("pgd-at", Needs(0, K), crafting="train", **_STEPS),
+  "pgd-at, crafting in training mode": _one("pgd-at", Needs(coupled=K), crafting="train", **_STEPS),
   "trades": _one("trades", Needs(1, K, 2), **_STEPS),
   "pgd-score": _one("pgd-score", Needs(0, K), **_STEPS),
   "trades-score": _one("trades-score", Needs(1, K, 2), **_STEPS),
@@ -168,6 +175,7 @@ def bare_parts(module: Any, optimiser: Any, rows: Any) -> dict[str, Callable[[],
     "forward": (jax.jit(module.apply), (variables, pixels)),
     "inputs": (jax.jit(jax.grad(lambda x, v: mean_loss(module.apply(v, x)))), (pixels, variables)),
     "params": (jax.jit(jax.grad(trained)), (params, pixels)),
+    "coupled": (jax.jit(jax.grad(lambda x, p: trained(p, x))), (pixels, params)),
     "updates": (jax.jit(update), (params, params, optimiser.init(params))),
   }
   for program, arguments in programs.values():

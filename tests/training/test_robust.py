@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.errors import InputError, UnknownNameError
 from jaxrobust.training.alp import alp_loss
 from jaxrobust.training.distill import distillation_loss
@@ -85,12 +86,16 @@ def test_helper_training_equals_its_formula():
   assert np.abs(moved - x).max() > 0.09
 
 
-def test_ensemble_training_attacks_one_of_its_networks():
+@pytest.mark.parametrize("alike", [True, False])
+def test_ensemble_training_attacks_one_of_its_networks(alike):
   matrix, source, batch = weights(), weights(5), rows()
+  other = linear.classifier(source)
+  if not alike:
+    other = Classifier.from_function(lambda w, x: x.reshape(len(x), -1) @ w, 3, variables=jnp.asarray(source))
   objective = make_technique("ensemble-at", sources=("s",), eps="0.1")
   seen = set()
   craft = jax.jit(lambda key: objective.craft(batch, frozen._replace(key=key)))
-  frozen = context(matrix, others={"s": linear.classifier(source)})
+  frozen = context(matrix, others={"s": other})
   x, y = np.asarray(batch.images), np.asarray(batch.targets)
   signs = {name: np.sign((softmax(x.reshape(6, -1) @ w) - y) @ w.T).reshape(x.shape)
            for name, w in (("own", matrix), ("source", source))}  # fmt: skip
