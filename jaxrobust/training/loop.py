@@ -33,6 +33,7 @@ from jaxrobust.training.config import TrainConfig
 from jaxrobust.training.finetune import start_from
 from jaxrobust.training.logs import Log
 from jaxrobust.training.optimisers import make_optimiser
+from jaxrobust.training.pretraining import backbone_of, backbone_variables, wrapped
 from jaxrobust.training.signals import StopRequest, Vote
 from jaxrobust.training.state import TrainState, init_state, state_shardings, variables_of
 from jaxrobust.training.step import Recipe, culprit, make_step
@@ -163,12 +164,14 @@ def make_recipe(config: TrainConfig, num_classes: int, size: int, total_steps: i
     clip=config.clip,
     accumulate=config.accumulate,
   )
+  plan = config.plan()
+  module = make_model(config.arch, num_classes, **config.arch_options)
   return Recipe(
-    make_model(config.arch, num_classes, **config.arch_options),
+    wrapped(module, plan.objective, config),
     num_classes,
     tuple(spec.mean),
     tuple(spec.std),
-    config.plan(),
+    plan,
     optimiser,
     round(config.attack_warmup_epochs * per_epoch),
     jax.numpy.dtype(config.precision),
@@ -262,7 +265,7 @@ def _look_back(run: Run, state: TrainState, step: int) -> None:
 
 def host_variables(run: Run, state: TrainState) -> Any:
   """The weights to evaluate, whole, on this process's host; every process must call it."""
-  variables = variables_of(state)
+  variables = backbone_variables(run.recipe.module, variables_of(state))
   whole = jax.jit(lambda tree: tree, out_shardings=replicated(run.mesh))(variables)
   return jax.tree.map(lambda leaf: np.asarray(leaf.addressable_data(0)), whole)
 
@@ -274,7 +277,7 @@ def _save(run: Run, variables: Any, folder: Path, extra: dict[str, Any]) -> None
     folder,
     config.arch,
     variables,
-    num_classes=run.recipe.num_classes,
+    num_classes=backbone_of(run.recipe.module).num_classes,
     mean=spec.mean,
     std=spec.std,
     options=dict(config.arch_options),

@@ -21,7 +21,7 @@ from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.mesh import replicated, row_sharding
 from jaxrobust.core.types import Array
 from jaxrobust.training.state import TrainState, as_variables
-from jaxrobust.training.technique import Batch, Context, Plan, prepare
+from jaxrobust.training.technique import Batch, Context, Network, Plan, prepare
 
 # What a step reports, as sums and counts.
 StepMetrics = clu_metrics.Collection.create(
@@ -57,16 +57,17 @@ def _cast(tree: Any, dtype: Any) -> Any:
   return jax.tree.map(lambda leaf: leaf.astype(dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf, tree)
 
 
-def _network(recipe: Recipe, params: Any, key: Array) -> Callable[[Array, Any], tuple[Array, Any]]:
+def _network(recipe: Recipe, params: Any, key: Array) -> Network:
   """The network in training mode; each call draws its own dropout."""
   calls = iter(range(1 << 20))
 
-  def apply(images: Array, batch_stats: Any) -> tuple[Array, Any]:
+  def apply(images: Array, batch_stats: Any, weights: Any | None = None, **inputs: Any) -> tuple[Array, Any]:
     normalised = ((images - jnp.asarray(recipe.mean)) / jnp.asarray(recipe.std)).astype(recipe.dtype)
-    variables = as_variables(_cast(params, recipe.dtype), batch_stats)
+    variables = as_variables(_cast(params if weights is None else weights, recipe.dtype), batch_stats)
     rng = jax.random.fold_in(key, next(calls))
+    rngs = {"dropout": rng, "drop_path": rng}
     logits, updates = recipe.module.apply(
-      variables, normalised, train=True, mutable=["batch_stats"], rngs={"dropout": rng, "drop_path": rng}
+      variables, normalised, train=True, mutable=["batch_stats"], rngs=rngs, **inputs
     )
     return logits.astype(jnp.float32), updates.get("batch_stats", {})
 
@@ -107,7 +108,9 @@ def train_step(
   average = state.average
   if recipe.plan.average is not None:
     average = recipe.plan.average.average(average, (params, losses.batch_stats), state.step)
-  correct = (jnp.argmax(losses.logits, -1) == jnp.argmax(batch.targets, -1)).astype(jnp.float32)
+  correct = losses.correct
+  if correct is None:
+    correct = (jnp.argmax(losses.logits, -1) == jnp.argmax(batch.targets, -1)).astype(jnp.float32)
   report = {
     "metrics": StepMetrics.single_from_model_output(loss=losses.values, correct=correct),
     "finite": _finite(batch.images, losses.logits, grads),

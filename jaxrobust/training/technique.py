@@ -7,6 +7,10 @@ A technique is a frozen dataclass with any of these methods; the step calls thos
   loss(network, batch, context) -> Losses          the training objective; at most one technique has it
   average(average, weights, step) -> average       a second set of weights, used for evaluation; at most one has it
 
+An objective that trains more than a classifier (a decoder, a projection: see `pretraining`) also has
+
+  wrap(module) -> module                           the network that is trained, around the one that is saved
+
 Techniques compose in the order in which a config names them. Adding one is a file and a line in `_MODULES`.
 """
 
@@ -68,15 +72,20 @@ class Losses(NamedTuple):
     values: (N,), one loss per example.
     logits: (N, C), of the images trained on, for the accuracy shown.
     batch_stats: the running statistics after the forward passes.
+    correct: (N,), what is shown as accuracy where it is not about classes.
   """
 
   values: Array
   logits: Array
   batch_stats: Any
+  correct: Array | None = None
 
 
-Network = Callable[[Array, Any], tuple[Array, Any]]
-"""(images in [0, 1], batch_stats) -> (logits, batch_stats), in training mode, differentiable in the weights."""
+Network = Callable[..., tuple[Array, Any]]
+"""(images in [0, 1], batch_stats) -> (logits, batch_stats), in training mode, differentiable in the weights.
+
+`weights=` evaluates at other weights than those trained; other named arguments go to the module.
+"""
 
 
 TECHNIQUES: Registry[Callable[..., Any]] = Registry(
