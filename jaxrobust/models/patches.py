@@ -6,10 +6,18 @@ slide the kernel over a cotangent stretched with zeros, size² times the work.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import jax.numpy as jnp
 from flax import linen as nn
 
 from jaxrobust.core.types import Array
+
+Hide = Callable[[Array, Array], Array]
+"""(patch embeddings, their positions) -> the tokens that the blocks see, their sum by default.
+
+Masked pre-training hides patches with it.
+"""
 
 
 def patchify(images: Array, size: int) -> Array:
@@ -22,6 +30,18 @@ def patchify(images: Array, size: int) -> Array:
   rows, columns = height // size, width // size
   grid = images[:, : rows * size, : columns * size].reshape(batch, rows, size, columns, size, channels)
   return grid.transpose(0, 1, 3, 2, 4, 5).reshape(batch, rows, columns, size * size * channels)
+
+
+def unpatchify(patches: Array, size: int) -> Array:
+  """The images whose `patchify` these are.
+
+  >>> images = jnp.arange(2 * 8 * 8 * 3.0).reshape(2, 8, 8, 3)
+  >>> bool((unpatchify(patchify(images, 4), 4) == images).all())
+  True
+  """
+  batch, rows, columns, values = patches.shape
+  grid = patches.reshape(batch, rows, columns, size, size, values // size**2).transpose(0, 1, 3, 2, 4, 5)
+  return grid.reshape(batch, rows * size, columns * size, -1)
 
 
 def unfold(images: Array, size: int, stride: int, padding: int) -> Array:

@@ -28,7 +28,25 @@ from jaxrobust.core.errors import InputError
 from jaxrobust.core.registry import Registry, unknown_name
 from jaxrobust.core.types import Array
 
-_MODULES = ("adversarial", "augment", "averaging", "objectives", "randaugment", "targets", "trades")
+_MODULES = (
+  "acl",
+  "adversarial",
+  "augment",
+  "augmix",
+  "autoaugment",
+  "averaging",
+  "erasing",
+  "idbh",
+  "mae",
+  "moco",
+  "objectives",
+  "randaugment",
+  "simmim",
+  "targets",
+  "trades",
+  "trivialaugment",
+  "views",
+)
 
 HOOKS = ("augment", "mix", "loss", "average")
 
