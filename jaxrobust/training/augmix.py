@@ -54,8 +54,10 @@ class AugMix:
 
   def augment(self, image: Array, key: Array) -> Array:
     weight_key, blend_key, chain_key = jax.random.split(key, 3)
-    weights = jax.random.dirichlet(weight_key, jnp.ones(self.width))
-    blend = jax.random.uniform(blend_key)  # Beta(1, 1)
+    # Dirichlet(1, …, 1) and Beta(1, 1), without the loops that sample the general ones.
+    weights = jax.random.exponential(weight_key, (self.width,))
+    weights = weights / jnp.sum(weights)
+    blend = jax.random.uniform(blend_key)
     chains = jax.vmap(lambda k: self._chain(image, k))(jax.random.split(chain_key, self.width))
     mixture = jnp.tensordot(weights, chains, 1)
     return jnp.clip((1 - blend) * image + blend * mixture, 0.0, 1.0)

@@ -34,26 +34,51 @@ def affine(image: Array, matrix: Array, shift: Array) -> Array:
   >>> bool(jnp.allclose(affine(image, jnp.eye(2), jnp.zeros(2)), image))
   True
   """
-  height, width, _ = image.shape
-  centre = jnp.array([(height - 1) / 2, (width - 1) / 2])
-  grid = jnp.stack(jnp.meshgrid(jnp.arange(height), jnp.arange(width), indexing="ij"), axis=-1) - centre
-  rows, columns = jnp.moveaxis(grid @ matrix.T + centre + shift, -1, 0)
-  sample = functools.partial(jax.scipy.ndimage.map_coordinates, order=1, mode="constant")
-  return jnp.stack([sample(image[..., c], [rows, columns]) for c in range(image.shape[-1])], axis=-1)
+  size = jnp.asarray(image.shape[:2])
+  centre = (size - 1) / 2
+  grid = jnp.stack(jnp.meshgrid(*map(jnp.arange, image.shape[:2]), indexing="ij"), axis=-1) - centre
+  points = grid @ matrix.T + centre + shift
+  first = jnp.floor(points)
+  share = points - first
+  total = jnp.zeros_like(image)
+  for corner in ((0, 0), (0, 1), (1, 0), (1, 1)):
+    place = (first + jnp.asarray(corner)).astype(jnp.int32)
+    weight = jnp.prod(jnp.where(jnp.asarray(corner), share, 1 - share), axis=-1)
+    inside = jnp.all((place >= 0) & (place < size), axis=-1)
+    row, column = jnp.moveaxis(jnp.clip(place, 0, size - 1), -1, 0)
+    total = total + jnp.where(inside, weight, 0.0)[..., None] * image[row, column]
+  return total
 
 
-def _rotate(image: Array, degrees: Array) -> Array:
+def _rotation(degrees: Array, shape: tuple[int, ...]) -> Array:
+  del shape
   angle = jnp.deg2rad(degrees)
   cos, sin = jnp.cos(angle), jnp.sin(angle)
-  return affine(image, jnp.array([[cos, -sin], [sin, cos]]), jnp.zeros(2))
+  return jnp.array([[cos, -sin, 0.0], [sin, cos, 0.0]])
 
 
-def _shear(image: Array, amount: Array, axis: int) -> Array:
-  return affine(image, jnp.eye(2).at[axis, 1 - axis].set(amount), jnp.zeros(2))
+def _shearing(amount: Array, shape: tuple[int, ...], axis: int) -> Array:
+  del shape
+  return jnp.eye(2, 3).at[axis, 1 - axis].set(amount)
 
 
-def _translate(image: Array, part: Array, axis: int) -> Array:
-  return affine(image, jnp.eye(2), jnp.zeros(2).at[axis].set(part * image.shape[axis]))
+def _translation(part: Array, shape: tuple[int, ...], axis: int) -> Array:
+  return jnp.eye(2, 3).at[axis, 2].set(part * shape[axis])
+
+
+# (amount, image shape) -> the matrix of `affine` and its shift, side by side.
+_GEOMETRY: dict[str, Callable[[Array, tuple[int, ...]], Array]] = {
+  "rotate": _rotation,
+  "shear-y": functools.partial(_shearing, axis=0),
+  "shear-x": functools.partial(_shearing, axis=1),
+  "translate-y": functools.partial(_translation, axis=0),
+  "translate-x": functools.partial(_translation, axis=1),
+}
+
+
+def _geometry(image: Array, amount: Array, name: str) -> Array:
+  placed = _GEOMETRY[name](amount, image.shape)
+  return affine(image, placed[:, :2], placed[:, 2])
 
 
 def _enhance(image: Array, amount: Array, function: Callable[[Array, Array], Array]) -> Array:
@@ -89,7 +114,7 @@ def _equalize(image: Array, amount: Array) -> Array:
     table = jnp.clip((step // 2 + jnp.cumsum(counts) - counts) // jnp.maximum(step, 1), 0, 255)
     return jnp.where(step > 0, table[grey] / 255.0, values)
 
-  return jnp.stack([channel(image[..., c]) for c in range(image.shape[-1])], axis=-1)
+  return jax.vmap(channel, in_axes=-1, out_axes=-1)(image)
 
 
 def _posterize(image: Array, bits: Array) -> Array:
@@ -111,7 +136,6 @@ OPERATIONS: dict[str, Operation] = {
   "autocontrast": _autocontrast,
   "equalize": _equalize,
   "invert": lambda image, amount: 1.0 - image,
-  "rotate": _rotate,
   "posterize": _posterize,
   "solarize": _solarize,
   "solarize-add": _solarize_add,
@@ -119,10 +143,7 @@ OPERATIONS: dict[str, Operation] = {
   "contrast": functools.partial(_enhance, function=augment.adjust_contrast),
   "brightness": functools.partial(_enhance, function=augment.adjust_brightness),
   "sharpness": _sharpness,
-  "shear-y": functools.partial(_shear, axis=0),
-  "shear-x": functools.partial(_shear, axis=1),
-  "translate-y": functools.partial(_translate, axis=0),
-  "translate-x": functools.partial(_translate, axis=1),
+  **{name: functools.partial(_geometry, name=name) for name in _GEOMETRY},
 }
 
 
@@ -151,12 +172,27 @@ def geometry_and_colour(shear: float, translate: tuple[float, float], degrees: f
 def perform(space: Space, choice: Array, image: Array, level: Array, sign: Array) -> Array:
   """Operation number `choice` of the space.
 
+  Over a batch every branch of a switch is computed for every image, so that those that move pixels share one sampling.
+
   >>> turn_over = perform({"invert": nothing}, jnp.int32(0), jnp.zeros((2, 2, 3)), jnp.float32(0), jnp.float32(1))
   >>> float(turn_over.mean())
   1.0
   """
-  amounts = jnp.stack([jnp.asarray(amount(level, sign), jnp.float32) for amount in space.values()])
-  return jax.lax.switch(choice, [OPERATIONS[name] for name in space], image, amounts[choice])
+  names = list(space)
+  amounts = [jnp.asarray(amount(level, sign), jnp.float32) for amount in space.values()]
+  moving = [name in _GEOMETRY for name in names]
+  branches = ["identity", *(name for name in names if name not in _GEOMETRY)]
+  branch = jnp.asarray([0 if name in _GEOMETRY else branches.index(name) for name in names])[choice]
+  image = jax.lax.switch(branch, [OPERATIONS[name] for name in branches], image, jnp.stack(amounts)[choice])
+  if not any(moving):
+    return image
+  still = jnp.eye(2, 3)
+  places = [
+    _GEOMETRY[name](amount, image.shape) if name in _GEOMETRY else still
+    for name, amount in zip(names, amounts, strict=True)
+  ]
+  place = jnp.stack(places)[choice]
+  return jnp.where(jnp.asarray(moving)[choice], affine(image, place[:, :2], place[:, 2]), image)
 
 
 def random_sign(key: Array) -> Array:
