@@ -19,6 +19,7 @@ from flax import linen as nn
 from jax.extend import core
 
 from jaxrobust.core.registry import Registry
+from jaxrobust.models.head import Hypersphere
 
 _MODULES = (
   "cifar_small",
@@ -115,11 +116,14 @@ MODELS: Registry[ModelSpec] = Registry("model", _load)
 def make_model(name: str, num_classes: int | None = None, **options: Any) -> nn.Module:
   """The linen module `name`, with as many classes as its published weights have unless told otherwise.
 
+  Any network takes the option `hypersphere`, the scale of `head.Hypersphere`.
+
   >>> make_model("resnet20", num_classes=10).depth
   20
   """
-  spec = MODELS[name]
-  return spec.build(num_classes=spec.num_classes if num_classes is None else num_classes, **options)
+  spec, scale = MODELS[name], options.pop("hypersphere", 0.0)
+  module = spec.build(num_classes=spec.num_classes if num_classes is None else num_classes, **options)
+  return Hypersphere(module, scale) if scale else module
 
 
 def list_models(pattern: str = "*") -> list[str]:

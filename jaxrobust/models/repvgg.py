@@ -17,7 +17,7 @@ from flax import linen as nn
 from jaxrobust.core.types import Array
 from jaxrobust.models.conv import Conv
 from jaxrobust.models.layers import ConvNorm, batch_norm, global_pool
-from jaxrobust.models.registry import MODELS, imagenet_spec
+from jaxrobust.models.registry import MODELS, cifar_spec, imagenet_spec
 
 _EPSILON = 1e-5
 
@@ -88,3 +88,9 @@ for _name, _depths, _widths in (
   _build = functools.partial(RepVGG, _depths, _widths)
   _text = _name.upper().replace("REPVGG_", "RepVGG-")
   MODELS.register(_name)(imagenet_spec(_build, f"{_text}, train form (fused=True for the fused form)", f"timm:{_name}"))
+MODELS.register("repvgg_tiny")(
+  cifar_spec(
+    functools.partial(RepVGG, (1, 2), (8, 8, 16)),
+    "RepVGG of two small stages, train form, for the embedded digits and for tests",
+  )
+)

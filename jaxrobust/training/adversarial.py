@@ -4,15 +4,15 @@
   half-at  half the loss on clean images, half on adversarial ones: RobustART's default, 1:1
   fast-at  one step of 1.25 eps from a random start; Wong et al. 2020 (arXiv:2001.03994)
 
-The attack climbs the very loss that is trained on (soft targets included), against the network in evaluation mode:
-an attack sees one image, so it cannot use the statistics of a batch.
+The attack climbs the very loss that is trained on (soft targets included), against the network in evaluation mode, or
+with the option `crafting="train"` against the network normalised by the batch's own statistics, which couples examples.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -21,56 +21,81 @@ from jaxrobust.attacks.pgd import PGD
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.gradients import ImageLogits
+from jaxrobust.core.registry import unknown_name
 from jaxrobust.core.threat import Budget
-from jaxrobust.core.types import Array, Attack, Problem
+from jaxrobust.core.types import Array, Attack, Probe, Problem
 from jaxrobust.training.objectives import soft_cross_entropy
 from jaxrobust.training.technique import TECHNIQUES, Batch, Context, Losses, Network
 
-RowLoss = Callable[[Array, Array], Array]
+RowLoss = Callable[[Any, Array], Array]
+"""(a row of what is wanted, logits) -> the loss that an attack raises."""
+
+
+def cross_entropy(wanted: Array, logits: Array) -> Array:
+  """The loss of most attacks: away from the target probabilities `wanted`."""
+  return soft_cross_entropy(logits, wanted)
+
+
+def problems_of(images: Array, eps: Array, keys: Array) -> Problem:
+  """What a training attack is given: its loss knows the classes, so that labels are nobody's."""
+  nobody = jnp.full((images.shape[0],), -1)
+  return Problem(images, nobody, nobody, jnp.broadcast_to(eps, nobody.shape), keys)
+
+
+def advance(
+  attack: Attack, classifier: Classifier, loss: RowLoss, problems: Problem, wanted: Any, states: Any
+) -> tuple[Any, Probe]:
+  """One step of the attack for every image of a batch, and the points that it looked at."""
+
+  def step(problem: Problem, row: Any, state: Any) -> tuple[Any, Probe]:
+    climbing = dataclasses.replace(attack, loss=lambda logits: loss(row, logits))  # type: ignore[type-var]
+    return climbing.step(ImageLogits(classifier, problem.key), problem, state)
+
+  return jax.vmap(step)(problems, wanted, states)
 
 
 def craft(
   attack: Attack,
   classifier: Classifier,
   images: Array,
-  wanted: Array,
+  wanted: Any,
   eps: Array,
   keys: Array,
-  loss: RowLoss = lambda wanted, logits: soft_cross_entropy(logits, wanted),
+  loss: RowLoss = cross_entropy,
 ) -> Array:
   """Adversarial images after all steps, for a whole batch; gradients do not flow through.
 
   Args:
-    wanted: (N, …), a row per image that `loss(row, logits)` compares with; the attack raises it.
+    wanted: rows, one per image, that `loss(row, logits)` compares with; the attack raises it.
+    eps: one budget, or one per image.
   """
-  count = images.shape[0]
-  nobody = jnp.full((count,), -1)
-  problems = Problem(images, nobody, nobody, jnp.broadcast_to(eps, (count,)), keys)
-
-  def step(problem: Problem, row: Array, state: Any) -> Any:
-    climbing = dataclasses.replace(attack, loss=lambda logits: loss(row, logits))  # type: ignore[type-var]
-    return climbing.step(ImageLogits(classifier, problem.key), problem, state)[0]
-
+  problems = problems_of(images, eps, keys)
   states = jax.vmap(attack.init)(problems)
-  states = jax.lax.fori_loop(0, attack.num_steps, lambda _, now: jax.vmap(step)(problems, wanted, now), states)
+  step = lambda _, states: advance(attack, classifier, loss, problems, wanted, states)[0]
+  states = jax.lax.fori_loop(0, attack.num_steps, step, states)
   return jax.lax.stop_gradient(jax.vmap(attack.last)(problems, states))  # type: ignore[attr-defined]
 
 
 @dataclasses.dataclass(frozen=True)
-class AdversarialTraining:
-  """Cross-entropy on crafted images, blended with `clean` parts of it on the images as they are."""
+class Inner:
+  """The inner maximisation that robust objectives share: PGD within a budget.
+
+  Attributes:
+    eps, norm: the ball; num_steps, step_size (in eps), random_start: PGD's own.
+    crafting: "eval" attacks the network in evaluation mode, "train" with the batch's own statistics (`coupled`).
+  """
 
   eps: str = "8/255"
   norm: str = "linf"
   num_steps: int = 10
   step_size: float = 0.25
   random_start: bool = True
-  clean: float = 0.0
+  crafting: str = "eval"
 
   def __post_init__(self) -> None:
     Budget.parse(self.eps)
-    if not 0 <= self.clean < 1:
-      raise InputError(f"the clean part must be in [0, 1), got {self.clean}")
+    if self.crafting not in ("eval", "train"):
+      raise unknown_name("mode of crafting", self.crafting, ["eval", "train"])
     self.attack  # noqa: B018 - refuses bad settings now
 
   @property
@@ -81,14 +106,38 @@ class AdversarialTraining:
   def budget(self) -> float:
     return Budget.parse(self.eps).value
 
-  def loss(self, network: Network, batch: Batch, context: Context) -> Losses:
+  def attacked(self, context: Context) -> Classifier:
+    """The network that is attacked."""
+    return context.classifier if self.crafting == "eval" else cast(Classifier, context.coupled)
+
+  def search(self, batch: Batch, context: Context, wanted: Any = None, loss: RowLoss = cross_entropy) -> Array:
+    """Adversarial images; `wanted` are the targets unless told otherwise."""
     eps = self.budget * context.progress
-    images = craft(self.attack, context.classifier, batch.images, batch.targets, eps, batch.keys)
-    logits, stats = network(images, context.batch_stats)
-    values = soft_cross_entropy(logits, batch.targets)
+    rows = batch.targets if wanted is None else wanted
+    return craft(self.attack, self.attacked(context), batch.images, rows, eps, batch.keys, loss)
+
+
+@dataclasses.dataclass(frozen=True)
+class AdversarialTraining(Inner):
+  """Cross-entropy on crafted images, blended with `clean` parts of it on the images as they are."""
+
+  clean: float = 0.0
+
+  def __post_init__(self) -> None:
+    super().__post_init__()
+    if not 0 <= self.clean < 1:
+      raise InputError(f"the clean part must be in [0, 1), got {self.clean}")
+
+  def craft(self, batch: Batch, context: Context) -> Array:
+    return self.search(batch, context)
+
+  def loss(self, network: Network, batch: Batch, context: Context) -> Losses:
+    logits, stats = network(context.crafted, context.batch_stats)
+    values = soft_cross_entropy(context.margin(logits, batch.targets), batch.targets)
     if self.clean:
       plain, stats = network(batch.images, stats)
-      values = (1 - self.clean) * values + self.clean * soft_cross_entropy(plain, batch.targets)
+      clean = soft_cross_entropy(context.margin(plain, batch.targets), batch.targets)
+      values = (1 - self.clean) * values + self.clean * clean
     return Losses(values, logits, stats)
 
 

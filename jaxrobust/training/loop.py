@@ -8,6 +8,7 @@ example), so a run that was stopped ends with the very weights of one that was n
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import time
@@ -26,16 +27,18 @@ from jaxrobust.core.mesh import make_mesh, replicated
 from jaxrobust.core.progress import Meter, show
 from jaxrobust.data.registry import DATASETS, load_data
 from jaxrobust.data.source import DataSource
-from jaxrobust.models.registry import MODELS, make_model
+from jaxrobust.models.registry import MODELS
 from jaxrobust.models.zoo import load_classifier, read_metadata, save_classifier
 from jaxrobust.training.checkpoints import Checkpoints
 from jaxrobust.training.config import TrainConfig
 from jaxrobust.training.finetune import start_from
 from jaxrobust.training.logs import Log
-from jaxrobust.training.optimisers import make_optimiser
-from jaxrobust.training.pretraining import backbone_of, backbone_variables, wrapped
+from jaxrobust.training.others import load_others
+from jaxrobust.training.pretraining import backbone_of, backbone_variables
+from jaxrobust.training.recipes import exported_options, make_recipe
 from jaxrobust.training.signals import StopRequest, Vote
-from jaxrobust.training.state import TrainState, init_state, state_shardings, variables_of
+from jaxrobust.training.state import TrainState, begin_memory, init_state, state_shardings, variables_of
+from jaxrobust.training.statistics import measured
 from jaxrobust.training.step import Recipe, culprit, make_step
 from jaxrobust.training.stream import Stream
 from jaxrobust.training.validation import Score, overfitted, validate
@@ -57,6 +60,7 @@ class Run:
   log: Log
   checkpoints: Checkpoints
   stop: StopRequest
+  others: dict[str, Classifier]
 
   @property
   def chief(self) -> bool:
@@ -72,7 +76,7 @@ def check_train_config(config: TrainConfig) -> None:
   MODELS[config.arch]
   # Names that say more than a set's own (npz:PATH, folder:PATH, imagenet@5000) are understood by loading alone.
   load_data(config.data) if set(config.data) & set(":@") else DATASETS[config.data]
-  config.plan()
+  exported_options(config, config.plan())
 
 
 def train(
@@ -129,8 +133,10 @@ def _start(config: TrainConfig, folder: Path, mesh: Mesh, stop: StopRequest) -> 
   recipe = make_recipe(config, data.num_classes, size, total)
   shape = data.take(np.arange(1))[0].shape[1:]
   given = start_from(config.init, recipe.module, shape) if config.init else None
-  key = jax.random.key(config.seed)
-  build = lambda: init_state(recipe.module, recipe.optimiser, key, shape, recipe.plan.average is not None, given)
+  others = load_others(recipe.plan.classifiers, recipe.num_classes, shape, mesh, config.sharding)
+  key, averaged = jax.random.key(config.seed), recipe.plan.average is not None
+  memory = lambda: begin_memory(recipe.plan.objective, (config.batch_size, *shape), size)
+  build = lambda: init_state(recipe.module, recipe.optimiser, key, shape, averaged, given, memory())
   shapes = jax.eval_shape(build)
   shardings = state_shardings(shapes, mesh, config.sharding)
   try:
@@ -147,43 +153,14 @@ def _start(config: TrainConfig, folder: Path, mesh: Mesh, stop: StopRequest) -> 
     # Weights that are given must not become constants of a program.
     state, step = jax.device_put(build(), shardings) if given else jax.jit(build, out_shardings=shardings)(), 0
   log = Log(folder, step, active=jax.process_index() == 0)
-  return Run(config, folder, recipe, mesh, data, size, total, log, checkpoints, stop), state
-
-
-def make_recipe(config: TrainConfig, num_classes: int, size: int, total_steps: int) -> Recipe:
-  """The compiled step's ingredients, from a config."""
-  spec = MODELS[config.arch]
-  per_epoch = size / config.batch_size
-  optimiser = make_optimiser(
-    config.optimiser,
-    config.schedule,
-    learning_rate=config.learning_rate,
-    weight_decay=config.weight_decay,
-    updates=max(1, total_steps // config.accumulate),
-    warmup=round(config.warmup_epochs * per_epoch / config.accumulate),
-    clip=config.clip,
-    accumulate=config.accumulate,
-  )
-  plan = config.plan()
-  module = make_model(config.arch, num_classes, **config.arch_options)
-  return Recipe(
-    wrapped(module, plan.objective, config),
-    num_classes,
-    tuple(spec.mean),
-    tuple(spec.std),
-    plan,
-    optimiser,
-    round(config.attack_warmup_epochs * per_epoch),
-    jax.numpy.dtype(config.precision),
-    config.seed,
-  )
+  return Run(config, folder, recipe, mesh, data, size, total, log, checkpoints, stop, others), state
 
 
 def _steps(run: Run, state: TrainState, meter: Meter) -> TrainState:
   """Steps to the end of the run, with everything that happens between them."""
   config, step = run.config, int(state.step)
   shardings = jax.tree.map(lambda leaf: leaf.sharding, state)
-  advance = make_step(run.recipe, run.mesh, shardings)
+  advance = make_step(run.recipe, run.mesh, shardings, run.others)
   vote = Vote(run.mesh)
   # An epoch that ended right at the checkpoint may not have been looked at yet.
   if step and run.epoch_of(step) > run.epoch_of(step - 1):
@@ -260,14 +237,28 @@ def _look_back(run: Run, state: TrainState, step: int) -> None:
   if warning:
     print(warning, flush=True)
   if not scores or score.robust > max(old.robust for old in scores):
-    _save(run, variables, run.folder / "best", {"step": step, "clean": score.clean, "robust": score.robust})
+    found = {"step": step, "clean": score.clean, "robust": score.robust}
+    _save(run, _exported(run, variables), run.folder / "best", found)
 
 
 def host_variables(run: Run, state: TrainState) -> Any:
   """The weights to evaluate, whole, on this process's host; every process must call it."""
-  variables = backbone_variables(run.recipe.module, variables_of(state))
+  variables = variables_of(state)
+  batches = getattr(run.recipe.plan.average, "statistics", 0)
+  if batches and state.batch_stats:
+    stream = Stream(run.data, run.train_size, run.config.batch_size, run.config.seed, run.mesh)
+    try:
+      variables = measured(run.recipe, state, run.others, itertools.islice(stream, batches))
+    finally:
+      stream.close()
+  variables = backbone_variables(run.recipe.module, variables)
   whole = jax.jit(lambda tree: tree, out_shardings=replicated(run.mesh))(variables)
   return jax.tree.map(lambda leaf: np.asarray(leaf.addressable_data(0)), whole)
+
+
+def _exported(run: Run, variables: Any) -> Any:
+  export = run.recipe.plan.export
+  return variables if export is None else export.export(variables)
 
 
 def _save(run: Run, variables: Any, folder: Path, extra: dict[str, Any]) -> None:
@@ -280,7 +271,7 @@ def _save(run: Run, variables: Any, folder: Path, extra: dict[str, Any]) -> None
     num_classes=backbone_of(run.recipe.module).num_classes,
     mean=spec.mean,
     std=spec.std,
-    options=dict(config.arch_options),
+    options=exported_options(config, run.recipe.plan),
     notes=notes,
   )
 
@@ -292,6 +283,8 @@ def _finish(run: Run, state: TrainState) -> None:
     best = read_metadata(run.folder / "best")
     if best is not None:
       variables = load_classifier(run.folder / "best").variables["module"]
+    else:
+      variables = _exported(run, variables)
     extra = (
       {key: value for key, value in best["notes"].items() if key != "train"} if best else {"step": int(state.step)}
     )

@@ -30,6 +30,15 @@ def kl_divergence(reference: Array, logits: Array) -> Array:
   return jnp.sum(jnp.exp(log_p) * (log_p - log_q), axis=-1)
 
 
+def squared_error(reference: Array, logits: Array) -> Array:
+  """The squared distance between softmax(logits) and the probabilities `reference`: the Brier score.
+
+  >>> float(squared_error(jnp.array([1.0, 0.0]), jnp.zeros(2)))
+  0.5
+  """
+  return jnp.sum(jnp.square(jax.nn.softmax(logits.astype(jnp.float32)) - reference), axis=-1)
+
+
 @TECHNIQUES.register("standard")
 @dataclass(frozen=True)
 class Standard:
@@ -37,4 +46,4 @@ class Standard:
 
   def loss(self, network: Network, batch: Batch, context: Context) -> Losses:
     logits, stats = network(batch.images, context.batch_stats)
-    return Losses(soft_cross_entropy(logits, batch.targets), logits, stats)
+    return Losses(soft_cross_entropy(context.margin(logits, batch.targets), batch.targets), logits, stats)

@@ -10,7 +10,7 @@ import optax
 from flax import linen as nn
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from jaxrobust.core.mesh import AXIS
+from jaxrobust.core.mesh import AXIS, row_sharding
 from jaxrobust.core.types import Array
 
 # Smaller leaves are copied to every device: splitting them costs more than it saves.
@@ -18,13 +18,14 @@ SMALLEST_SPLIT = 2**12
 
 
 class TrainState(NamedTuple):
-  """Weights, statistics, optimiser; `average` is () unless a technique keeps one."""
+  """Weights, statistics, optimiser; `average` and `memory` are () unless a technique keeps one."""
 
   params: Any
   batch_stats: Any
   opt_state: Any
   average: Any
   step: Array
+  memory: Any = ()
 
 
 def init_state(
@@ -34,6 +35,7 @@ def init_state(
   image_shape: tuple[int, ...],
   averaged: bool,
   variables: Any | None = None,
+  memory: Any = (),
 ) -> TrainState:
   """Fresh weights, or those given, and a fresh optimiser."""
   if variables is None:
@@ -41,7 +43,12 @@ def init_state(
   params, stats = variables["params"], variables.get("batch_stats", {})
   # A copy: the average and the weights are donated separately.
   average = jax.tree.map(jnp.copy, (params, stats)) if averaged else ()
-  return TrainState(params, stats, optimiser.init(params), average, jnp.zeros((), jnp.int32))
+  return TrainState(params, stats, optimiser.init(params), average, jnp.zeros((), jnp.int32), memory)
+
+
+def begin_memory(objective: Any, batch_shape: tuple[int, ...], examples: int) -> Any:
+  """What an objective keeps from step to step, before the first one; () for those that keep nothing."""
+  return objective.begin(batch_shape, examples) if hasattr(objective, "begin") else ()
 
 
 def variables_of(state: TrainState) -> dict[str, Any]:
@@ -56,7 +63,10 @@ def as_variables(params: Any, batch_stats: Any) -> dict[str, Any]:
 
 
 def state_shardings(state: Any, mesh: Mesh, kind: str) -> Any:
-  """A sharding for each leaf: copied everywhere ("data"), or large leaves split over the devices ("fsdp")."""
+  """A sharding for each leaf: copied everywhere ("data"), or large leaves split over the devices ("fsdp").
+
+  What an objective remembers of a batch's rows is split as the batch is.
+  """
 
   def place(leaf: Any) -> NamedSharding:
     shape = jnp.shape(leaf)
@@ -71,4 +81,11 @@ def state_shardings(state: Any, mesh: Mesh, kind: str) -> Any:
     axis = max(divisible, key=lambda axis: shape[axis])
     return NamedSharding(mesh, PartitionSpec(*[AXIS if i == axis else None for i in range(len(shape))]))
 
-  return jax.tree.map(place, state)
+  def place_rows(leaf: Any) -> NamedSharding:
+    rows = jnp.ndim(leaf) > 1 and jnp.shape(leaf)[0] % mesh.size == 0
+    return row_sharding(mesh) if rows else NamedSharding(mesh, PartitionSpec())
+
+  if not isinstance(state, TrainState):
+    return jax.tree.map(place, state)
+  placed = jax.tree.map(place, state._replace(memory=()))
+  return placed._replace(memory=jax.tree.map(place_rows, state.memory))

@@ -7,8 +7,8 @@ the gradient are those of the global batch whatever the number of devices.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,8 +20,10 @@ from jax.sharding import Mesh
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.mesh import replicated, row_sharding
 from jaxrobust.core.types import Array
+from jaxrobust.models.head import with_features
+from jaxrobust.training.coupled import coupled_classifier
 from jaxrobust.training.state import TrainState, as_variables
-from jaxrobust.training.technique import Batch, Context, Network, Plan, prepare
+from jaxrobust.training.technique import Batch, Clock, Context, Losses, Plan, prepare
 
 # What a step reports, as sums and counts.
 StepMetrics = clu_metrics.Collection.create(
@@ -40,6 +42,7 @@ class Recipe:
     attack_warmup: steps over which the training attack's budget grows from zero.
     dtype: of the forward and backward passes.
     seed: of everything random.
+    total_steps, epoch_steps: of the run, for techniques that change with time.
   """
 
   module: nn.Module
@@ -51,72 +54,176 @@ class Recipe:
   attack_warmup: int = 0
   dtype: Any = jnp.float32
   seed: int = 0
+  total_steps: int = 1
+  epoch_steps: float = 1.0
 
 
 def _cast(tree: Any, dtype: Any) -> Any:
   return jax.tree.map(lambda leaf: leaf.astype(dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf, tree)
 
 
-def _network(recipe: Recipe, params: Any, key: Array) -> Network:
+class _Training:
   """The network in training mode; each call draws its own dropout."""
-  calls = iter(range(1 << 20))
 
-  def apply(images: Array, batch_stats: Any, weights: Any | None = None, **inputs: Any) -> tuple[Array, Any]:
+  def __init__(self, recipe: Recipe, params: Any, key: Array):
+    self._recipe, self._params, self._key, self._calls = recipe, params, key, iter(range(1 << 20))
+
+  def _inputs(
+    self, images: Array, batch_stats: Any, weights: Any | None = None
+  ) -> tuple[tuple[Any, Array], dict[str, Any]]:
+    recipe, rng = self._recipe, jax.random.fold_in(self._key, next(self._calls))
     normalised = ((images - jnp.asarray(recipe.mean)) / jnp.asarray(recipe.std)).astype(recipe.dtype)
-    variables = as_variables(_cast(params if weights is None else weights, recipe.dtype), batch_stats)
-    rng = jax.random.fold_in(key, next(calls))
+    variables = as_variables(_cast(self._params if weights is None else weights, recipe.dtype), batch_stats)
     rngs = {"dropout": rng, "drop_path": rng}
-    logits, updates = recipe.module.apply(
-      variables, normalised, train=True, mutable=["batch_stats"], rngs=rngs, **inputs
-    )
+    return (variables, normalised), {"train": True, "mutable": ["batch_stats"], "rngs": rngs}
+
+  def __call__(self, images: Array, batch_stats: Any, weights: Any | None = None, **more: Any) -> tuple[Array, Any]:
+    inputs, options = self._inputs(images, batch_stats, weights)
+    logits, updates = self._recipe.module.apply(*inputs, **options, **more)
     return logits.astype(jnp.float32), updates.get("batch_stats", {})
 
-  return apply
+  def features(self, images: Array, batch_stats: Any) -> tuple[Array, Any]:
+    inputs, options = self._inputs(images, batch_stats)
+    (_, updates), features = with_features(self._recipe.module, *inputs, **options)
+    return features.astype(jnp.float32), updates.get("batch_stats", {})
+
+
+class _Seen(NamedTuple):
+  """What one update saw: a loss and a verdict per example, and where numbers stop being numbers."""
+
+  values: Array
+  correct: Array
+  finite: dict[str, Array]
 
 
 def train_step(
-  recipe: Recipe, state: TrainState, images: Array, labels: Array, ids: Array
+  recipe: Recipe,
+  state: TrainState,
+  images: Array,
+  labels: Array,
+  ids: Array,
+  others: Mapping[str, Classifier] | None = None,
 ) -> tuple[TrainState, dict[str, Any]]:
-  """One update.
+  """One step: one update, or as many as the objective makes with a batch.
 
   Args:
     images: (N, H, W, C), uint8 or float32 in [0, 1]; labels, ids: (N,).
+    others: the frozen classifiers that techniques ask, by name.
 
   Returns:
     The next state and a report: `metrics` (sums and counts) and what is not finite, if anything.
   """
-  key = jax.random.fold_in(jax.random.key(recipe.seed), state.step)
+  batch, dropout_key, objective_key = _prepared(recipe, state.step, images, labels, ids)
+  begun, replays = state, recipe.plan.replays
+  if replays == 1:
+    state, seen = _update(recipe, state, batch, others or {}, dropout_key, objective_key)
+  else:
+
+    def replay(state: TrainState, number: Array) -> tuple[TrainState, _Seen]:
+      draws = (jax.random.fold_in(each, number) for each in (dropout_key, objective_key))
+      return _update(recipe, state, batch, others or {}, *draws)
+
+    state, seen = jax.lax.scan(replay, state, jnp.arange(replays))
+    finite = jax.tree.map(lambda flags: jnp.all(flags, axis=0), seen.finite)
+    seen = _Seen(seen.values.ravel(), seen.correct.ravel(), finite)
+  if recipe.plan.average is not None:
+    clock = Clock(begun.step, recipe.total_steps, recipe.epoch_steps)
+    average = recipe.plan.average.average(begun.average, (state.params, state.batch_stats), clock)
+    state = state._replace(average=average)
+  report = {
+    "metrics": StepMetrics.single_from_model_output(loss=seen.values, correct=seen.correct),
+    "finite": seen.finite,
+    "loss": jnp.mean(seen.values),
+  }
+  return state._replace(step=begun.step + 1), report
+
+
+def _prepared(recipe: Recipe, step: Array, images: Array, labels: Array, ids: Array) -> tuple[Batch, Array, Array]:
+  """The batch that a step trains on, and the keys of dropout and of the objective."""
+  key = jax.random.fold_in(jax.random.key(recipe.seed), step)
   keys = jax.vmap(lambda example: jax.random.fold_in(key, example))(ids)
   if images.dtype == jnp.uint8:
     images = images.astype(jnp.float32) / 255
-  batch = Batch(images, jax.nn.one_hot(labels, recipe.num_classes), labels, keys)
+  batch = Batch(images, jax.nn.one_hot(labels, recipe.num_classes), labels, keys, ids)
   # The keys of examples and of the batch come from two streams, so that no id can collide with them.
   batch_key, dropout_key, objective_key = jax.random.split(jax.random.fold_in(key, 0x62617463), 3)
   batch = prepare(recipe.plan, batch, batch_key)
-  frozen = jax.lax.stop_gradient(_cast(as_variables(state.params, state.batch_stats), recipe.dtype))
-  classifier = Classifier.from_module(recipe.module, frozen, mean=recipe.mean, std=recipe.std)
-  progress = jnp.minimum((state.step + 1) / (recipe.attack_warmup + 1), 1.0).astype(jnp.float32)
-  context = Context(classifier, state.batch_stats, progress, objective_key)
+  return batch, dropout_key, objective_key
 
-  def mean_loss(params: Any) -> tuple[Array, Any]:
-    losses = recipe.plan.objective.loss(_network(recipe, params, dropout_key), batch, context)
+
+def _update(
+  recipe: Recipe,
+  state: TrainState,
+  batch: Batch,
+  others: Mapping[str, Classifier],
+  dropout_key: Array,
+  objective_key: Array,
+) -> tuple[TrainState, _Seen]:
+  """One update of the weights, and what it saw."""
+  plan, objective = recipe.plan, recipe.plan.objective
+  context = _context(recipe, state, batch, others, objective_key)
+  climbs = getattr(objective, "climbs", False)
+
+  def mean_loss(params: Any, memory: Any) -> tuple[Array, Losses]:
+    network = _Training(recipe, params, dropout_key)
+    losses = objective.loss(network, batch, context._replace(memory=memory))
     return jnp.mean(losses.values), losses
 
-  (loss, losses), grads = jax.value_and_grad(mean_loss, has_aux=True)(state.params)
-  updates, opt_state = recipe.optimiser.update(grads, state.opt_state, state.params)
-  params = optax.apply_updates(state.params, updates)
-  average = state.average
-  if recipe.plan.average is not None:
-    average = recipe.plan.average.average(average, (params, losses.batch_stats), state.step)
+  gradient = jax.value_and_grad(mean_loss, argnums=(0, 1) if climbs else (0,), has_aux=True)
+  params = state.params
+  if plan.perturb is not None:
+    steepest = gradient(params, state.memory)[1][0]
+    params = plan.perturb.perturb(params, steepest, context.done)
+  (_, losses), (grads, *ascent) = gradient(params, state.memory)
+  # Where the weights are perturbed, so are those that decay: as if the update were made there and carried back.
+  updates, opt_state = recipe.optimiser.update(grads, state.opt_state, params)
+  memory = state.memory
+  if hasattr(objective, "remember"):
+    memory = objective.remember(batch, context, ascent[0] if climbs else None)
   correct = losses.correct
   if correct is None:
     correct = (jnp.argmax(losses.logits, -1) == jnp.argmax(batch.targets, -1)).astype(jnp.float32)
-  report = {
-    "metrics": StepMetrics.single_from_model_output(loss=losses.values, correct=correct),
-    "finite": _finite(batch.images, losses.logits, grads),
-    "loss": loss,
-  }
-  return TrainState(params, losses.batch_stats, opt_state, average, state.step + 1), report
+  seen = _Seen(losses.values, correct, _finite(batch.images, losses.logits, grads))
+  moved = optax.apply_updates(state.params, updates)
+  return TrainState(moved, losses.batch_stats, opt_state, state.average, state.step, memory), seen
+
+
+def statistics_after(
+  recipe: Recipe,
+  state: TrainState,
+  starts: Sequence[Any],
+  others: Mapping[str, Classifier],
+  images: Array,
+  labels: Array,
+  ids: Array,
+) -> list[Any]:
+  """The running statistics after an objective's passes over a batch, from each of `starts`; the weights stay."""
+  batch, dropout_key, objective_key = _prepared(recipe, state.step, images, labels, ids)
+  context = _context(recipe, state, batch, others, objective_key)
+  network = lambda: _Training(recipe, state.params, dropout_key)
+  loss = recipe.plan.objective.loss
+  return [loss(network(), batch, context._replace(batch_stats=start)).batch_stats for start in starts]
+
+
+def _context(recipe: Recipe, state: TrainState, batch: Batch, others: Mapping[str, Classifier], key: Array) -> Context:
+  """What the objective may use, with what it crafts."""
+  frozen = jax.lax.stop_gradient(_cast(as_variables(state.params, state.batch_stats), recipe.dtype))
+  classifier = Classifier.from_module(recipe.module, frozen, mean=recipe.mean, std=recipe.std)
+  context = Context(
+    classifier,
+    state.batch_stats,
+    jnp.minimum((state.step + 1) / (recipe.attack_warmup + 1), 1.0).astype(jnp.float32),
+    key,
+    coupled_classifier(classifier, recipe.module, jax.random.fold_in(key, 0x63726166)),
+    jnp.minimum(state.step / recipe.total_steps, 1.0).astype(jnp.float32),
+    others,
+    state.memory,
+  )
+  if recipe.plan.margin is not None:
+    context = context._replace(margin=recipe.plan.margin.margin)
+  if not hasattr(recipe.plan.objective, "craft"):
+    return context
+  return context._replace(crafted=jax.lax.stop_gradient(recipe.plan.objective.craft(batch, context)))
 
 
 def _finite(images: Array, logits: Array, grads: Any) -> dict[str, Array]:
@@ -136,13 +243,26 @@ def culprit(report: dict[str, Any], params: Any) -> str | None:
   return None
 
 
-def make_step(recipe: Recipe, mesh: Mesh, shardings: Any) -> Callable[..., tuple[TrainState, dict[str, Any]]]:
-  """The step, compiled for states laid out as `shardings`; the state's buffers are reused."""
+def make_step(
+  recipe: Recipe, mesh: Mesh, shardings: Any, others: Mapping[str, Classifier] | None = None
+) -> Callable[..., tuple[TrainState, dict[str, Any]]]:
+  """The step, compiled for states laid out as `shardings`; the state's buffers are reused.
 
-  def step(state: TrainState, images: Array, labels: Array, ids: Array) -> tuple[TrainState, dict[str, Any]]:
-    return train_step(recipe, state, images, labels, ids)
+  The weights of `others`, which lie on the mesh, are arguments of the program and not constants in it.
+  """
+  others = others or {}
+
+  def step(
+    state: TrainState, others: Any, images: Array, labels: Array, ids: Array
+  ) -> tuple[TrainState, dict[str, Any]]:
+    return train_step(recipe, state, images, labels, ids, others)
 
   rows = row_sharding(mesh)
-  return jax.jit(
-    step, in_shardings=(shardings, rows, rows, rows), out_shardings=(shardings, replicated(mesh)), donate_argnums=0
+  placed = jax.tree.map(lambda leaf: leaf.sharding, others)
+  compiled = jax.jit(
+    step,
+    in_shardings=(shardings, placed, rows, rows, rows),
+    out_shardings=(shardings, replicated(mesh)),
+    donate_argnums=0,
   )
+  return lambda state, images, labels, ids: compiled(state, others, images, labels, ids)

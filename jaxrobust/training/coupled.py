@@ -1,0 +1,84 @@
+"""Crafting against a network in training mode: batch norm by the statistics of the very batch that is attacked.
+
+An attack sees one image, but here the logits of an image depend on the others of its batch. The engine's `vmap` over
+images is therefore given a rule of its own: all images are passed through the network together, and the gradient of
+an image is that of the sum of all losses, as in code that attacks a batch in `model.train()`. Examples are coupled:
+what is found for one depends on the batch it is in, which is why evaluation mode is the default. Running statistics
+are neither used nor changed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from jax.custom_batching import custom_vmap
+
+from jaxrobust.core.classifier import Classifier
+from jaxrobust.core.errors import InputError
+from jaxrobust.core.types import Array
+from jaxrobust.models.head import with_features
+
+
+@dataclasses.dataclass(frozen=True)
+class _CoupledApply:
+  """Normalises and applies a linen module in training mode to a whole batch, also under `vmap`."""
+
+  module: nn.Module
+
+  def __call__(self, variables: Any, images: Array, key: Array | None) -> Array:
+    del key
+    return _together(self.module)(variables, images)
+
+
+def coupled_classifier(classifier: Classifier, module: nn.Module, key: Array) -> Classifier:
+  """`classifier`, a module in evaluation mode, in training mode; `key` is for dropout."""
+  variables = {**classifier.variables, "dropout": jax.random.key_data(key)}
+  return dataclasses.replace(classifier, variables=variables, apply=_CoupledApply(module))
+
+
+def features_of(classifier: Classifier, images: Array) -> Array:
+  """What the head of a module sees, for a whole batch, in the classifier's own mode."""
+  variables, module = classifier.variables, classifier.apply.module  # type: ignore[attr-defined]
+  normalised = (images - variables["mean"]) / variables["std"]
+  options = _training(variables) if "dropout" in variables else {}
+  return with_features(module, variables["module"], normalised, **options)[1].astype(jnp.float32)
+
+
+def _training(variables: Any) -> dict[str, Any]:
+  key = jax.random.wrap_key_data(variables["dropout"])
+  return {"train": True, "mutable": ["batch_stats"], "rngs": {"dropout": key, "drop_path": key}}
+
+
+@functools.cache
+def _together(module: nn.Module) -> Callable[[Any, Array], Array]:
+  def logits(variables: Any, images: Array) -> Array:
+    normalised = (images - variables["mean"]) / variables["std"]
+    return module.apply(variables["module"], normalised, **_training(variables))[0]
+
+  def pullback(variables: Any, images: Array, cotangent: Array) -> Array:
+    return jax.vjp(lambda x: logits(variables, x), images)[1](cotangent)[0]
+
+  forward, backward = custom_vmap(logits), custom_vmap(pullback)
+  forward.def_vmap(functools.partial(_whole_batch, logits))
+  backward.def_vmap(functools.partial(_whole_batch, pullback))
+  apply = jax.custom_vjp(lambda variables, images: forward(variables, images))
+  # XLA finds the forward pass of the pull-back computed already.
+  apply.defvjp(
+    lambda variables, images: (forward(variables, images), (variables, images)),
+    lambda saved, cotangent: (None, backward(*saved, cotangent)),
+  )
+  return apply
+
+
+def _whole_batch(function: Callable, size: int, batched: tuple, variables: Any, *rows: Array) -> tuple[Array, bool]:
+  """(size, n, …) rows as one batch of size · n."""
+  if any(jax.tree.leaves(batched[0])) or not all(batched[1:]):
+    raise InputError("crafting in training mode attacks one network with a whole batch")
+  out = function(variables, *(part.reshape(-1, *part.shape[2:]) for part in rows))
+  return out.reshape(size, -1, *out.shape[1:]), True

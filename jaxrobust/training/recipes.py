@@ -1,0 +1,53 @@
+"""From a config to what decides the compiled step, and to the form in which a network is saved."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+
+from jaxrobust.models.registry import MODELS, make_model
+from jaxrobust.training.config import TrainConfig
+from jaxrobust.training.optimisers import make_optimiser
+from jaxrobust.training.pretraining import wrapped
+from jaxrobust.training.step import Recipe
+from jaxrobust.training.technique import Plan
+
+
+def make_recipe(config: TrainConfig, num_classes: int, size: int, total_steps: int) -> Recipe:
+  """The compiled step's ingredients, from a config."""
+  spec, plan = MODELS[config.arch], config.plan()
+  exported_options(config, plan)
+  per_epoch = size / config.batch_size
+  # An objective may make several updates with each batch.
+  share = plan.replays / config.accumulate
+  optimiser = make_optimiser(
+    config.optimiser,
+    config.schedule,
+    learning_rate=config.learning_rate,
+    weight_decay=config.weight_decay,
+    updates=max(1, int(total_steps * share)),
+    warmup=round(config.warmup_epochs * per_epoch * share),
+    clip=config.clip,
+    accumulate=config.accumulate,
+  )
+  module = make_model(config.arch, num_classes, **{**config.arch_options, **dict(plan.arch_options)})
+  return Recipe(
+    wrapped(module, plan.objective, config),
+    num_classes,
+    tuple(spec.mean),
+    tuple(spec.std),
+    plan,
+    optimiser,
+    round(config.attack_warmup_epochs * per_epoch),
+    jnp.dtype(config.precision),
+    config.seed,
+    total_steps,
+    per_epoch,
+  )
+
+
+def exported_options(config: TrainConfig, plan: Plan) -> dict[str, Any]:
+  """The architecture's options in the form that is saved."""
+  options = {**config.arch_options, **dict(plan.arch_options)}
+  return plan.export.exported(config.arch, options) if plan.export is not None else options

@@ -1,0 +1,165 @@
+"""Techniques that act on weights, batch statistics and the saved form of a network."""
+
+from __future__ import annotations
+
+import functools
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from jaxrobust.core.classifier import Classifier
+from jaxrobust.core.errors import InputError
+from jaxrobust.data.registry import load_data
+from jaxrobust.models.head import Hypersphere, with_features
+from jaxrobust.models.registry import make_model
+from jaxrobust.models.zoo import fingerprint, load_classifier, read_metadata
+from jaxrobust.training.config import TrainConfig
+from jaxrobust.training.coupled import coupled_classifier
+from jaxrobust.training.loop import train
+from jaxrobust.training.state import init_state
+from jaxrobust.training.statistics import measured
+from jaxrobust.training.step import Recipe, train_step
+from jaxrobust.training.technique import Clock, make_plan, make_technique
+from tests.training.linear import RATE, entropy, rows, softmax, start, weights
+
+KEY = jax.random.key(0)
+
+
+def test_swa_is_the_mean_of_the_weights_that_it_collects():
+  swa = make_technique("swa", start=0.5, every=1.0)
+  trajectory = np.arange(1.0, 13.0) ** 2
+  average, seen = {"w": jnp.array(0.0)}, []
+  for step, weight in enumerate(trajectory):  # 4 epochs of 3 steps: collected after steps 9 and 12.
+    average = swa.average(average, {"w": jnp.asarray(weight)}, Clock(jnp.int32(step), 12, 3.0))
+    seen.append(float(average["w"]))
+  np.testing.assert_allclose(seen[:8], trajectory[:8], rtol=1e-6)
+  np.testing.assert_allclose(seen[8:], [81, 81, 81, (81 + 144) / 2], rtol=1e-6)
+
+
+def test_statistics_of_an_average_are_the_means_over_batches():
+  recipe = Recipe(make_model("repvgg_tiny"), 10, (0.5,) * 3, (0.5,) * 3, make_plan(("swa",), {}), optax.sgd(0.1))
+  state = init_state(recipe.module, recipe.optimiser, KEY, (32, 32, 3), averaged=True)
+  images, labels = load_data("digits32-train").take(np.arange(64))
+  batches = [(images[part], labels[part], np.arange(64)[part]) for part in (slice(0, 32), slice(32, 64))]
+  found = measured(recipe, state, {}, batches)["batch_stats"]["stem"]["conv_1x1"]["bn"]
+  kernel = state.params["stem"]["conv_1x1"]["conv"]["kernel"][0, 0]
+  outputs = [((part[0] - 0.5) / 0.5)[:, ::2, ::2] @ kernel for part in batches]
+  np.testing.assert_allclose(found["mean"], np.mean([out.mean((0, 1, 2)) for out in outputs], 0), atol=1e-4)
+  np.testing.assert_allclose(found["var"], np.mean([out.var((0, 1, 2)) for out in outputs], 0), rtol=1e-2, atol=1e-4)
+
+
+def test_awp_equals_plain_numpy():
+  recipe, state = start("awp", options={"awp": {"gamma": 0.3}})
+  matrix = weights().astype(np.float64)
+  step = jax.jit(functools.partial(train_step, recipe))
+  for seed in (1, 2):
+    batch = rows(seed=seed)
+    state, report = step(state, batch.images, batch.labels, batch.ids)
+    x, y = np.asarray(batch.images, np.float64).reshape(6, -1), np.asarray(batch.targets)
+    gradient = lambda w, x=x, y=y: x.T @ (softmax(x @ w) - y) / 6
+    steepest = gradient(matrix)
+    worse = matrix + 0.3 * np.linalg.norm(matrix) * steepest / np.linalg.norm(steepest)
+    assert float(report["loss"]) == pytest.approx(entropy(x @ worse, y).mean(), rel=1e-4)
+    assert entropy(x @ worse, y).mean() > entropy(x @ matrix, y).mean()
+    matrix = matrix - RATE * gradient(worse)
+    np.testing.assert_allclose(state.params["head"]["kernel"], matrix, atol=1e-5)
+
+
+def test_awp_leaves_vectors_alone_and_waits_for_its_start():
+  awp = make_technique("awp", gamma=0.5, start=0.5)
+  params, grads = {"w": jnp.ones((2, 2)), "b": jnp.ones(2)}, {"w": jnp.eye(2), "b": jnp.ones(2)}
+  early, late = (awp.perturb(params, grads, jnp.float32(done)) for done in (0.4, 0.6))
+  np.testing.assert_allclose(early["w"], 1.0)
+  np.testing.assert_allclose(late["w"], 1 + 0.5 * 2 / np.sqrt(2) * np.eye(2), rtol=1e-6)
+  np.testing.assert_allclose(late["b"], 1.0)
+
+
+def test_crafting_in_training_mode_sees_the_statistics_of_its_batch():
+  module = make_model("repvgg_tiny")
+  images = jnp.asarray(load_data("digits32-train").take(np.arange(6))[0])
+  variables = module.init(KEY, images)
+  coupled = coupled_classifier(Classifier.from_module(module, variables, mean=0.5, std=0.5), module, KEY)
+
+  def together(x):
+    return module.apply(variables, (x - 0.5) / 0.5, train=True, mutable=["batch_stats"])[0]
+
+  one = lambda x: jnp.sum(coupled(x[None])[0] ** 3)
+  want = jax.jit(jax.value_and_grad(lambda x: jnp.sum(together(x) ** 3)))(images)
+  values, grads = jax.jit(jax.vmap(jax.value_and_grad(one)))(images)
+  np.testing.assert_allclose(values.sum(), want[0], rtol=1e-4)
+  scale = float(jnp.abs(want[1]).max())
+  np.testing.assert_allclose(grads / scale, want[1] / scale, atol=1e-4)
+  np.testing.assert_allclose(coupled(images), together(images), rtol=1e-4, atol=1e-4)
+
+
+def test_a_hypersphere_has_cosines_as_logits_and_keeps_all_names():
+  module = make_model("cnn-tiny")
+  images = jax.random.uniform(KEY, (3, 32, 32, 3))
+  variables = module.init(KEY, images)
+  features = np.asarray(with_features(module, variables, images)[1])
+  kernel = np.asarray(variables["params"]["fc2"]["kernel"])
+  cosines = features @ kernel / np.linalg.norm(features, axis=1, keepdims=True) / np.linalg.norm(kernel, axis=0)
+  sphere = make_model("cnn-tiny", hypersphere=7.0)
+  assert isinstance(sphere, Hypersphere) and sphere.num_classes == 10
+  np.testing.assert_allclose(sphere.apply(variables, images), 7 * cosines, atol=1e-4)
+  assert jax.tree.structure(sphere.init(KEY, images)) == jax.tree.structure(variables)
+  with pytest.raises(InputError, match="needs one dense layer of 10 classes as its head, found none"):
+    make_model("convnet5", hypersphere=7.0).init(KEY, images)
+
+
+@pytest.fixture(scope="module")
+def teacher(tmp_path_factory):
+  config = TrainConfig(epochs=1, batch_size=128, techniques=("he",))
+  return train(config, tmp_path_factory.mktemp("weights") / "teacher", quiet=True)
+
+
+def test_a_hypersphere_is_saved_as_one(teacher):
+  assert read_metadata(teacher)["options"] == {"hypersphere": 15.0}
+  images, labels = load_data("digits32").take(np.arange(256))
+  logits = np.asarray(load_classifier(teacher)(images))
+  assert np.abs(logits).max() <= 15.01 and (logits.argmax(-1) == labels).mean() > 0.5
+
+
+def test_a_student_learns_from_a_folder_and_not_from_one_that_does_not_fit(teacher, tmp_path):
+  options = {"distill": {"teacher": str(teacher), "weight": 1.0}}
+  config = TrainConfig(epochs=2, batch_size=128, techniques=("distill", "swa"), options=options)
+  student = load_classifier(train(config, tmp_path / "student", quiet=True))
+  images, _ = load_data("digits32").take(np.arange(256))
+  agree = np.asarray(student(images)).argmax(-1) == np.asarray(load_classifier(teacher)(images)).argmax(-1)
+  assert agree.mean() > 0.5
+  np.savez(tmp_path / "two.npz", images=images[:64], labels=np.arange(64) % 2)
+  other = TrainConfig(data=f"npz:{tmp_path / 'two.npz'}", batch_size=32, techniques=("distill",), options=options)
+  with pytest.raises(InputError, match="knows 10 classes, the data have 2"):
+    train(other, tmp_path / "two", quiet=True)
+  assert not (tmp_path / "two").exists()
+
+
+def test_repvgg_is_trained_with_branches_and_saved_without(tmp_path):
+  config = TrainConfig(arch="repvgg_tiny", epochs=1, batch_size=128, techniques=("swa", "repvgg"), holdout=37,
+                       options={"swa": {"statistics": 3}})  # fmt: skip
+  out = train(config, tmp_path / "net", quiet=True)
+  assert read_metadata(out)["options"] == read_metadata(out / "best")["options"] == {"fused": True}
+  fused = load_classifier(out)
+  assert set(fused.variables["module"]) == {"params"}
+  images, labels = load_data("digits32").take(np.arange(200))
+  assert (np.asarray(fused(images)).argmax(-1) == labels).mean() > 0.3
+  with pytest.raises(InputError, match="'repvgg' fuses a RepVGG in its train form, not cnn-tiny"):
+    train(TrainConfig(techniques=("repvgg",)), tmp_path / "other", quiet=True)
+
+
+def test_free_training_goes_on_with_its_perturbation(tmp_path):
+  """A run that loses its last steps ends with the very weights of one that did not."""
+  options = {"free-at": {"replays": 2, "eps": "0.1"}}
+  config = TrainConfig(epochs=1, batch_size=128, techniques=("free-at",), options=options, save_every=4)
+  whole = train(config, tmp_path / "whole", quiet=True)
+  reference = fingerprint(load_classifier(whole))
+  (whole / "classifier.json").unlink()
+  steps = sorted(int(path.name) for path in (whole / "checkpoints").iterdir() if path.name.isdigit())
+  assert len(steps) > 1
+  (whole / "checkpoints" / str(steps[-1])).rename(tmp_path / "lost")
+  assert fingerprint(load_classifier(train(config, whole, quiet=True))) == reference
+  assert json.loads((whole / "run.json").read_text())["techniques"] == ["free-at"]
