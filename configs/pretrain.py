@@ -6,7 +6,8 @@ jaxrobust train --config configs/pretrain.py:mae-tune --init=runs/mae --out=runs
 `moco-v2` (RobustART: 200 epochs, then 100; paper 000, F.2), `moco-v3` and `mae` (ARES-Bench's self-supervised
 networks), `simmim` (its Swin-B), `acl` (adversarial contrastive learning on CIFAR-10) and `imagenet21k` (100 epochs,
 then 30 at a peak of 0.04 that RobustART warms up to from 0.01). The numbers are those of each method's authors; where
-they use LARS, SGD with Nesterov momentum stands in. ",runlocal" after a name makes it small enough for a minute on a CPU.
+they use LARS, SGD with Nesterov momentum stands in. ",runlocal" after a name makes it small enough for a minute on a
+CPU.
 """
 
 from ml_collections import ConfigDict

@@ -19,6 +19,7 @@ COMMANDS = {
   "evaluate": "a suite of attacks on a classifier, as cells on disk and a table",
   "attack": "adversarial images for a data set, written to an npz file",
   "train": "one classifier, from a laptop to a pod; stopped runs continue where they were",
+  "study": "the runs of a study: list, train and judge them all, a table from their cells",
   "run": "train classifiers and evaluate them, from one config",
   "convert": "weights of a PyTorch checkpoint, as a classifier",
   "list": "attacks, corruptions, models, data sets, suites, or the trained networks that ship with the package",

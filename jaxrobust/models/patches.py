@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import jax.numpy as jnp
+import numpy as np
 from flax import linen as nn
 
 from jaxrobust.core.types import Array
@@ -30,6 +31,19 @@ def patchify(images: Array, size: int) -> Array:
   rows, columns = height // size, width // size
   grid = images[:, : rows * size, : columns * size].reshape(batch, rows, size, columns, size, channels)
   return grid.transpose(0, 1, 3, 2, 4, 5).reshape(batch, rows, columns, size * size * channels)
+
+
+def sine_positions(rows: int, columns: int, features: int) -> np.ndarray:
+  """(rows · columns, features): sines and cosines of both coordinates at frequencies from 1 down to 1/10,000.
+
+  >>> sine_positions(2, 3, 8).shape
+  (6, 8)
+  """
+  quarter = features // 4
+  frequencies = 10000.0 ** (-np.arange(quarter) / quarter)
+  grid = np.stack(np.meshgrid(np.arange(rows), np.arange(columns), indexing="ij"), -1).reshape(-1, 2, 1)
+  angles = grid * frequencies
+  return np.concatenate([np.sin(angles), np.cos(angles)], -1).reshape(rows * columns, 4 * quarter).astype(np.float32)
 
 
 def unpatchify(patches: Array, size: int) -> Array:

@@ -67,9 +67,14 @@ class ACL:
   def wrap(self, module: nn.Module) -> nn.Module:
     return Contrast(module.clone(num_classes=self.hidden), self.features, self.hidden)  # type: ignore[call-arg]
 
-  def loss(self, network: Network, batch: Batch, context: Context) -> Losses:
+  def craft(self, batch: Batch, context: Context) -> tuple[tuple[Array, Array], list[Array]]:
+    """Two views of each image, and the adversarial form of each."""
     views = two_views(ContrastiveViews(self.smallest), batch.images, batch.keys)
-    attacked = self._attack(views, batch.keys, context)
+    return views, self._attack(views, batch.keys, context)
+
+  def loss(self, network: Network, batch: Batch, context: Context) -> Losses:
+    del batch
+    views, attacked = context.crafted
     one, _ = network(attacked[0], context.batch_stats)
     two, stats = network(attacked[1], context.batch_stats)
     values, correct = nt_xent(one, two, self.temperature)

@@ -113,5 +113,6 @@ class AugMixJSD:
       views.append(jax.vmap(self.mixing.augment)(batch.images, keys))
     logits, stats = network(jnp.concatenate(views), context.batch_stats)
     clean, *others = jnp.split(logits, 3)
-    values = soft_cross_entropy(clean, batch.targets) + self.weight * jensen_shannon(clean, *others)
+    own = soft_cross_entropy(context.margin(clean, batch.targets), batch.targets)
+    values = own + self.weight * jensen_shannon(clean, *others)
     return Losses(values, clean, stats)

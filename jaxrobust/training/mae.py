@@ -3,7 +3,8 @@
 He et al. 2022 (arXiv:2111.06377): 75 % of the patches are hidden, the decoder has 8 blocks of 512 (16 heads) and fixed
 sine-cosine positions, the loss is the squared error on hidden patches, of pixels normalised within each patch if
 `normalise` (the authors' better setting). What is shown as accuracy is the part of the hidden pixels' variance that is
-explained. Fine-tuning keeps the encoder. Known deviation: the encoder's positions are learned, as in our ViT.
+explained. Fine-tuning keeps the encoder. Known deviation: the encoder's positions start as sines and
+cosines, but are learned.
 """
 
 from __future__ import annotations
@@ -12,29 +13,15 @@ from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from flax import linen as nn
 
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.types import Array
 from jaxrobust.models.attention import Block, dense
 from jaxrobust.models.layers import layer_norm
-from jaxrobust.models.patches import patchify
+from jaxrobust.models.patches import patchify, sine_positions
 from jaxrobust.models.vit import ViT
 from jaxrobust.training.technique import TECHNIQUES, Batch, Context, Losses, Network
-
-
-def sine_positions(rows: int, columns: int, features: int) -> np.ndarray:
-  """(rows · columns, features): sines and cosines of both coordinates at frequencies from 1 down to 1/10,000.
-
-  >>> sine_positions(2, 3, 8).shape
-  (6, 8)
-  """
-  quarter = features // 4
-  frequencies = 10000.0 ** (-np.arange(quarter) / quarter)
-  grid = np.stack(np.meshgrid(np.arange(rows), np.arange(columns), indexing="ij"), -1).reshape(-1, 2, 1)
-  angles = grid * frequencies
-  return np.concatenate([np.sin(angles), np.cos(angles)], -1).reshape(rows * columns, 4 * quarter).astype(np.float32)
 
 
 def patch_order(keys: Array, count: int) -> Array:
@@ -102,7 +89,8 @@ class MAE:
   def wrap(self, module: nn.Module) -> nn.Module:
     if not isinstance(module, ViT):
       raise InputError(f"mae needs a plain vision transformer (vit_…, deit_…), not {type(module).__name__}")
-    return Autoencoder(module, 1 - self.hidden, self.features, self.depth, self.num_heads)
+    encoder = module.clone(sine_start=True)
+    return Autoencoder(encoder, 1 - self.hidden, self.features, self.depth, self.num_heads)
 
   def loss(self, network: Network, batch: Batch, context: Context) -> Losses:
     size = context.classifier.apply.module.backbone.patch_size  # type: ignore[attr-defined]

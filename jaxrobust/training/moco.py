@@ -22,6 +22,7 @@ from flax import linen as nn
 
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.types import Array
+from jaxrobust.models.vit import ViT
 from jaxrobust.training.contrast import Contrast, follow
 from jaxrobust.training.technique import TECHNIQUES, Batch, Context, Losses, Network
 from jaxrobust.training.views import ContrastiveViews, two_views
@@ -95,7 +96,8 @@ class MoCoV3:
     _check(self.temperature, self.momentum)
 
   def wrap(self, module: nn.Module) -> nn.Module:
-    backbone = module.clone(num_classes=self.hidden)  # type: ignore[call-arg]
+    sines = {"sine_start": True} if isinstance(module, ViT) else {}
+    backbone = module.clone(num_classes=self.hidden, **sines)  # type: ignore[call-arg]
     return Contrast(backbone, self.features, self.hidden, normalised=True, predictor=True, momentum=True)
 
   def loss(self, network: Network, batch: Batch, context: Context) -> Losses:
