@@ -209,8 +209,9 @@ def digits_techniques():
     for name in _PRETRAINED:
       runs.append(_run(f"{name}-s{seed}", f"pretrain.py:{name},runlocal", judged=False, epochs=20.0, seed=seed))
       add(f"{name}+tuned", seed, (), {}, "standard", init=f"{{models}}/{name}-s{seed}")
-    for name in ("", "mae", "simmim"):
-      vit = {"arch": "vit-micro", "epochs": 20.0}
+    vit = {"arch": "vit-micro"}
+    add("vit+dropout", seed, (), {}, "vit", arch_options={"drop_rate": 0.1, "drop_path_rate": 0.1}, **vit)
+    for name in ("", "mae", "simmim", "moco-v3"):
       if name:
         runs.append(_run(f"{name}-s{seed}", f"pretrain.py:{name},runlocal", judged=False, epochs=20.0, seed=seed))
       start = {"init": f"{{models}}/{name}-s{seed}"} if name else {}
