@@ -151,7 +151,7 @@ def study_rows(out: str | Path) -> list[dict[str, Any]]:
     group["seconds"] = _spread([run["seconds"] for run in group["runs"]])
   for group in groups.values():
     other = groups.get(group["against"])
-    group["gain"] = {name: _gain(group["metrics"][name], other and other["metrics"][name]) for name in METRICS}
+    group["gain"] = {name: _gain(group["metrics"][name], other["metrics"][name] if other else None) for name in METRICS}
   return list(groups.values())
 
 

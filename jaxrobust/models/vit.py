@@ -72,7 +72,11 @@ class ViT(nn.Module):
     return dense(self.num_classes, "head")(layer_norm("norm")(x[:, 0]))
 
   def _embed_position(self, x: Array, hide: Hide) -> Array:
-    start = _sines(*x.shape[1:], self.embed_class) if self.sine_start else nn.initializers.normal(0.02)
+    start = (
+      _sines(x.shape[1], x.shape[2], self.features, self.embed_class)
+      if self.sine_start
+      else nn.initializers.normal(0.02)
+    )
     x = x.reshape(x.shape[0], -1, self.features)
     token = self.param("cls_token", nn.initializers.normal(1e-6), (1, 1, self.features))
     token = jnp.broadcast_to(token.astype(x.dtype), (x.shape[0], 1, self.features))

@@ -65,7 +65,7 @@ class ACL:
     return AdversarialTraining(self.eps, "linf", self.num_steps, self.step_size)
 
   def wrap(self, module: nn.Module) -> nn.Module:
-    return Contrast(module.clone(num_classes=self.hidden), self.features, self.hidden)  # type: ignore[call-arg]
+    return Contrast(module.clone(num_classes=self.hidden), self.features, self.hidden)
 
   def craft(self, batch: Batch, context: Context) -> tuple[tuple[Array, Array], list[Array]]:
     """Two views of each image, and the adversarial form of each."""

@@ -82,10 +82,10 @@ def jensen_shannon(*logits: Array) -> Array:
   >>> abs(float(jensen_shannon(one, one, one))) < 1e-6
   True
   """
-  log_parts = [jax.nn.log_softmax(part.astype(jnp.float32)) for part in logits]
-  mixture = sum(jnp.exp(part) for part in log_parts) / len(log_parts)
-  log_mixture = jnp.log(jnp.maximum(mixture, SMALLEST))
-  return sum(jnp.sum(jnp.exp(part) * (part - log_mixture), axis=-1) for part in log_parts) / len(log_parts)
+  log_parts = jax.nn.log_softmax(jnp.stack(logits).astype(jnp.float32))
+  parts = jnp.exp(log_parts)
+  log_mixture = jnp.log(jnp.maximum(jnp.mean(parts, axis=0), SMALLEST))
+  return jnp.mean(jnp.sum(parts * (log_parts - log_mixture), axis=-1), axis=0)
 
 
 @TECHNIQUES.register("augmix-jsd")

@@ -13,9 +13,10 @@ from jaxrobust.training.technique import TECHNIQUES
 
 # Boxes drawn until one fits into the image, as torchvision does.
 ATTEMPTS = 10
+Side = Array | int
 
 
-def box(shape: tuple[int, ...], top: Array, left: Array, height: Array, width: Array) -> Array:
+def box(shape: tuple[int, ...], top: Side, left: Side, height: Side, width: Side) -> Array:
   """(H, W, 1), True inside the box, which may reach over the border.
 
   >>> int(box((4, 4, 3), -1, 2, 3, 1).sum())

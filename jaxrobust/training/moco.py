@@ -65,7 +65,7 @@ class MoCoV2:
     _check(self.temperature, self.momentum)
 
   def wrap(self, module: nn.Module) -> nn.Module:
-    backbone = module.clone(num_classes=self.hidden)  # type: ignore[call-arg]
+    backbone = module.clone(num_classes=self.hidden)
     return Contrast(backbone, self.features, self.hidden, momentum=True, queue=self.queue)
 
   def loss(self, network: Network, batch: Batch, context: Context) -> Losses:
@@ -97,7 +97,7 @@ class MoCoV3:
 
   def wrap(self, module: nn.Module) -> nn.Module:
     sines = {"sine_start": True} if isinstance(module, ViT) else {}
-    backbone = module.clone(num_classes=self.hidden, **sines)  # type: ignore[call-arg]
+    backbone = module.clone(num_classes=self.hidden, **sines)
     return Contrast(backbone, self.features, self.hidden, normalised=True, predictor=True, momentum=True)
 
   def loss(self, network: Network, batch: Batch, context: Context) -> Losses:
