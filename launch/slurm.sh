@@ -9,6 +9,8 @@
 #SBATCH --open-mode=append
 # One training job on Slurm: one task per node (or per GPU), joined by JAX itself.
 #   sbatch --nodes=4 --gpus-per-node=8 launch/slurm.sh train --config configs/robustart.py:resnet50 --out=runs/resnet50
+#   sbatch --array=0-56 launch/slurm.sh train --config configs/studies.py:robustart-techniques --out=runs/robustart
+# runs one task of the array for each run of a study.
 #   bash launch/slurm.sh --dry_run train --config …   prints what would run
 # Two minutes before its time is over the job gets SIGTERM, saves a checkpoint and is queued again (exit code 75).
 set -euo pipefail
@@ -20,6 +22,7 @@ tasks=${SLURM_NTASKS:-1}
 python=${JAXROBUST_PYTHON:-$root/.venv/bin/python}
 command=("$python" -m jaxrobust.cli.main "$@")
 if [ "$tasks" -gt 1 ]; then command+=(--distributed "--processes=$tasks"); fi
+if [ -n "${SLURM_ARRAY_TASK_ID:-}" ]; then command+=("--index=$SLURM_ARRAY_TASK_ID"); fi
 if [ -n "$dry" ]; then
   echo "nodes ${SLURM_JOB_NUM_NODES:-1}, tasks $tasks, in $root"
   echo "srun --kill-on-bad-exit=1 ${command[*]}"

@@ -12,7 +12,7 @@ import ast
 import copy
 import importlib.util
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +21,21 @@ from ml_collections import ConfigDict
 from jaxrobust.core.errors import InputError, first_line
 from jaxrobust.core.registry import unknown_name
 
+Load = Callable[[str, dict[str, str]], ConfigDict]
+"""(path, overrides as texts) -> config."""
 
-def parse(command: str, argv: list[str], defaults: dict[str, Any], usage: str) -> ConfigDict:
-  """The config of a command, from its defaults, an optional config file and overrides."""
+
+def parse(command: str, argv: list[str], defaults: dict[str, Any], usage: str, load: Load | None = None) -> ConfigDict:
+  """The config of a command, from its defaults, an optional config file (read by `load`) and overrides."""
   if any(word in ("-h", "--help") for word in argv):
     print(_help(command, defaults, usage))
     raise SystemExit(0)
   config = ConfigDict(copy.deepcopy(defaults))
   path, rest = _config_file(argv)
+  overrides = list(_overrides(rest, config))
   if path is not None:
-    _merge(config, load_config(path), path)
-  for name, value in _overrides(rest, config):
+    _merge(config, load(path, dict(overrides)) if load else load_config(path), path)
+  for name, value in overrides:
     set_option(config, name, value)
   return config
 

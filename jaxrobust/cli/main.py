@@ -21,6 +21,7 @@ COMMANDS = {
   "transfer": "adversarial images of each classifier, shown to all others",
   "attack": "adversarial images for a data set, written to an npz file",
   "train": "one classifier, from a laptop to a pod; stopped runs continue where they were",
+  "study": "the runs of a study: list, train and judge them all, a table from their cells",
   "run": "train classifiers and evaluate them, from one config",
   "convert": "weights of a PyTorch checkpoint, as a classifier",
   "report": "tables, plots and the leaderboard page of a results folder",

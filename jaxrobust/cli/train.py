@@ -1,15 +1,20 @@
-"""`jaxrobust train --config configs/cifar10.py:pgd-at`: one classifier; the same command continues a stopped run."""
+"""`jaxrobust train --config configs/cifar10.py:pgd-at`: one classifier; the same command continues a stopped run.
+
+`--index=7` takes one run of a study (configs/studies.py) and puts it below `--out`.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from ml_collections import ConfigDict
 
-from jaxrobust.cli.configuration import parse
+from jaxrobust.cli.configuration import load_config, parse
+from jaxrobust.cli.runs import MODELS_FOLDER, pick_run
 from jaxrobust.core.compilation import enable_compilation_cache
 from jaxrobust.core.errors import InputError, JaxrobustError, first_line
 
@@ -21,10 +26,12 @@ def run(argv: list[str]) -> int:
   from jaxrobust.training.config import TrainConfig, make_train_config
 
   defaults: dict[str, Any] = {name: _open(value) for name, value in asdict(TrainConfig()).items()}
-  extra = {"out": "", "distributed": False, "processes": 0, "quiet": False}
-  config = parse("train", argv, {**defaults, **extra}, "train one classifier, from a config")
+  extra = {"out": "", "index": -1, "distributed": False, "processes": 0, "quiet": False}
+  study = _Study()
+  config = parse("train", argv, {**defaults, **extra}, "train one classifier, from a config", study)
   if not config.out:
     raise InputError("say where the run goes: --out=FOLDER")
+  out = Path(config.out) / study.folder
   enable_compilation_cache()
   settings = make_train_config({name: config[name] for name in defaults})
   import jax
@@ -38,7 +45,7 @@ def run(argv: list[str]) -> int:
     devices = f"{jax.device_count()} {jax.default_backend()} devices in {processes} processes"
     print(f"training {settings.arch} on {settings.data}: {devices}, sharding {settings.sharding}", file=sys.stderr)
   try:
-    folder = train(settings, config.out, title=f"train {settings.arch}", quiet=config.quiet)
+    folder = train(settings, out, title=f"train {settings.arch}", quiet=config.quiet)
   except JaxrobustError:
     raise
   except Exception as error:
@@ -51,6 +58,25 @@ def run(argv: list[str]) -> int:
   if process == 0:
     print(f"the classifier is in {folder}")
   return 0
+
+
+class _Study:
+  """Reads a config, or the run of a study that `--index` names."""
+
+  def __init__(self) -> None:
+    self.folder = ""
+
+  def __call__(self, path: str, overrides: dict[str, str]) -> ConfigDict:
+    loaded, index = load_config(path), overrides.get("index", "")
+    if "runs" not in loaded:
+      if index:
+        raise InputError(f"{path} is one run, not a study: leave --index out")
+      return loaded
+    if not index.isdigit() or not overrides.get("out"):
+      raise InputError(f"{path} is a study of {len(loaded.runs)} runs: choose one by --index, and a folder by --out")
+    chosen = pick_run(path, int(index), overrides["out"])
+    self.folder = f"{MODELS_FOLDER}/{chosen.name}"
+    return chosen.options
 
 
 def _open(value: Any) -> Any:

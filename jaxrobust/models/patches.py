@@ -6,10 +6,19 @@ slide the kernel over a cotangent stretched with zeros, size² times the work.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import jax.numpy as jnp
+import numpy as np
 from flax import linen as nn
 
 from jaxrobust.core.types import Array
+
+Hide = Callable[[Array, Array], Array]
+"""(patch embeddings, their positions) -> the tokens that the blocks see, their sum by default.
+
+Masked pre-training hides patches with it.
+"""
 
 
 def patchify(images: Array, size: int) -> Array:
@@ -22,6 +31,31 @@ def patchify(images: Array, size: int) -> Array:
   rows, columns = height // size, width // size
   grid = images[:, : rows * size, : columns * size].reshape(batch, rows, size, columns, size, channels)
   return grid.transpose(0, 1, 3, 2, 4, 5).reshape(batch, rows, columns, size * size * channels)
+
+
+def sine_positions(rows: int, columns: int, features: int) -> np.ndarray:
+  """(rows · columns, features): sines and cosines of both coordinates at frequencies from 1 down to 1/10,000.
+
+  >>> sine_positions(2, 3, 8).shape
+  (6, 8)
+  """
+  quarter = features // 4
+  frequencies = 10000.0 ** (-np.arange(quarter) / quarter)
+  grid = np.stack(np.meshgrid(np.arange(rows), np.arange(columns), indexing="ij"), -1).reshape(-1, 2, 1)
+  angles = grid * frequencies
+  return np.concatenate([np.sin(angles), np.cos(angles)], -1).reshape(rows * columns, 4 * quarter).astype(np.float32)
+
+
+def unpatchify(patches: Array, size: int) -> Array:
+  """The images whose `patchify` these are.
+
+  >>> images = jnp.arange(2 * 8 * 8 * 3.0).reshape(2, 8, 8, 3)
+  >>> bool((unpatchify(patchify(images, 4), 4) == images).all())
+  True
+  """
+  batch, rows, columns, values = patches.shape
+  grid = patches.reshape(batch, rows, columns, size, size, values // size**2).transpose(0, 1, 3, 2, 4, 5)
+  return grid.reshape(batch, rows * size, columns * size, -1)
 
 
 def unfold(images: Array, size: int, stride: int, padding: int) -> Array:

@@ -17,7 +17,7 @@ from jaxrobust.core.errors import InputError
 from jaxrobust.core.types import Array
 from jaxrobust.models.attention import Mlp, attend, dense, depth_rates, merge_heads, split_heads
 from jaxrobust.models.layers import DropPath, dropout, global_pool, layer_norm
-from jaxrobust.models.patches import PatchConv, patchify
+from jaxrobust.models.patches import Hide, PatchConv, patchify
 from jaxrobust.models.registry import MODELS, imagenet_spec
 
 _norm = functools.partial(layer_norm, epsilon=1e-5)
@@ -117,9 +117,11 @@ class Swin(nn.Module):
   drop_path_rate: float = 0.0
 
   @nn.compact
-  def __call__(self, x: Array, train: bool = False) -> Array:
+  def __call__(self, x: Array, train: bool = False, hide: Hide = jnp.add, tokens: bool = False) -> Array:
+    """Logits, or the normalised map of `tokens` behind the last stage; `hide` says what the blocks see."""
     x = _norm("patch_embed.norm")(PatchConv(self.features, 4, name="patch_embed.proj")(x))
-    x = dropout(x, self.drop_rate, train)
+    # Positions come in with the attention only.
+    x = dropout(hide(x, jnp.zeros((), x.dtype)), self.drop_rate, train)
     for stage, rates in enumerate(depth_rates(self.drop_path_rate, self.depths)):
       layer = f"layers.{stage}"
       if stage > 0:
@@ -128,7 +130,8 @@ class Swin(nn.Module):
       for index, rate in enumerate(rates):
         name = f"{layer}.blocks.{index}"
         x = SwinBlock(self.num_heads[stage], self.window, index % 2 == 1, self.drop_rate, rate, name=name)(x, train)
-    return dense(self.num_classes, "head.fc")(global_pool(_norm("norm")(x)))
+    x = _norm("norm")(x)
+    return x if tokens else dense(self.num_classes, "head.fc")(global_pool(x))
 
 
 _SIZES = {

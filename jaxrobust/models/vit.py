@@ -12,19 +12,21 @@ from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from flax import linen as nn
 
 from jaxrobust.core.types import Array
 from jaxrobust.models.attention import Block, dense, depth_rates
 from jaxrobust.models.conv_stem import ConvStem
 from jaxrobust.models.layers import dropout, layer_norm
-from jaxrobust.models.patches import PatchConv
+from jaxrobust.models.patches import Hide, PatchConv, sine_positions
 from jaxrobust.models.registry import (
   IMAGENET_MEAN,
   IMAGENET_STD,
   INCEPTION_MEAN,
   INCEPTION_STD,
   MODELS,
+  ModelSpec,
   cifar_spec,
   imagenet_spec,
 )
@@ -37,6 +39,7 @@ class ViT(nn.Module):
     conv_stem: whether four strided convolutions replace the patch embedding (patches of 16 pixels then).
     layer_scale: initial value of the learned factors on the branches (DeiT III); None has none.
     embed_class: whether the class token gets a position embedding of its own.
+    sine_start: whether position embeddings start as sines and cosines, which masked pre-training needs.
   """
 
   patch_size: int
@@ -47,32 +50,47 @@ class ViT(nn.Module):
   conv_stem: bool = False
   layer_scale: float | None = None
   embed_class: bool = True
+  sine_start: bool = False
   drop_rate: float = 0.0
   drop_path_rate: float = 0.0
 
   @nn.compact
-  def __call__(self, x: Array, train: bool = False) -> Array:
+  def __call__(self, x: Array, train: bool = False, hide: Hide = jnp.add, tokens: bool = False) -> Array:
+    """Logits, or the normalised `tokens` behind the last block, class token first; `hide` says what the blocks see."""
     if self.conv_stem:
       x = ConvStem((48, 96, 192, 384), (2, 2, 2, 2), self.features, name="patch_embed.proj.stem")(x)
     else:
       x = PatchConv(self.features, self.patch_size, name="patch_embed.proj")(x)
-    x = x.reshape(x.shape[0], -1, self.features)
-    x = dropout(self._embed_position(x), self.drop_rate, train)
+    x = dropout(self._embed_position(x, hide), self.drop_rate, train)
     for index, rate in enumerate(depth_rates(self.drop_path_rate, (self.depth,))[0]):
       block = Block(
         self.num_heads, layer_scale=self.layer_scale, drop_rate=self.drop_rate, drop_path=rate, name=f"blocks_{index}"
       )
       x = block(x, train)
+    if tokens:
+      return layer_norm("norm")(x)
     return dense(self.num_classes, "head")(layer_norm("norm")(x[:, 0]))
 
-  def _embed_position(self, x: Array) -> Array:
+  def _embed_position(self, x: Array, hide: Hide) -> Array:
+    start = (
+      _sines(x.shape[1], x.shape[2], self.features, self.embed_class)
+      if self.sine_start
+      else nn.initializers.normal(0.02)
+    )
+    x = x.reshape(x.shape[0], -1, self.features)
     token = self.param("cls_token", nn.initializers.normal(1e-6), (1, 1, self.features))
     token = jnp.broadcast_to(token.astype(x.dtype), (x.shape[0], 1, self.features))
     shape = (1, x.shape[1] + self.embed_class, self.features)
-    position = self.param("pos_embed", nn.initializers.normal(0.02), shape).astype(x.dtype)
+    position = self.param("pos_embed", start, shape).astype(x.dtype)
     if self.embed_class:
-      return jnp.concatenate([token, x], axis=1) + position
-    return jnp.concatenate([token, x + position], axis=1)
+      token, position = token + position[:, :1], position[:, 1:]
+    return jnp.concatenate([token, hide(x, position)], axis=1)
+
+
+def _sines(rows: int, columns: int, features: int, embed_class: bool) -> Callable[..., Array]:
+  """Initial position embeddings; that of the class token is zero."""
+  table = np.pad(sine_positions(rows, columns, features), ((int(embed_class), 0), (0, 0)))
+  return lambda key, shape: jnp.asarray(table, jnp.float32).reshape(shape)
 
 
 # Features, depth, heads.
@@ -119,4 +137,14 @@ for _size, _options in _CVST.items():
 
 MODELS.register("cifar-vit_base_patch4")(
   cifar_spec(_build("base", 4), "ViT-B for 32 pixels, 4-pixel patches (OODRobustBench's CIFAR zoo)")
+)
+
+MODELS.register("vit-micro")(
+  ModelSpec(
+    functools.partial(ViT, 4, 64, 2, 4),
+    (32, 32, 3),
+    INCEPTION_MEAN,
+    INCEPTION_STD,
+    "two small transformer blocks on 4-pixel patches, for the embedded digits and for tests",
+  )
 )

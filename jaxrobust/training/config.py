@@ -16,6 +16,8 @@ PRECISIONS = ("float32", "bfloat16")
 SHARDINGS = ("data", "fsdp")
 # Say how a run is logged or checked, not what it makes: a run may be continued with others.
 _FREE = ("save_every", "log_every")
+# Came later: a run without them is the run it was before.
+_LATER = {"extra_data": "", "extra_part": 0.0}
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,7 @@ class TrainConfig:
 
   Attributes:
     arch, data: registered names; `arch_options` go to the architecture.
+    extra_data, extra_part: a second data set and which part of every batch comes from it (extra or synthetic images).
     init: a classifier folder to start from (fine-tuning); a head of another size is replaced.
     epochs, batch_size: of the whole run, over all devices; a batch may straddle two epochs.
     accumulate: batches whose gradients are averaged into one update.
@@ -44,6 +47,8 @@ class TrainConfig:
   arch: str = "cnn-tiny"
   arch_options: Mapping[str, Any] = field(default_factory=dict)
   data: str = "digits32-train"
+  extra_data: str = ""
+  extra_part: float = 0.0
   init: str = ""
   epochs: float = 20.0
   batch_size: int = 64
@@ -70,6 +75,7 @@ class TrainConfig:
     least = {"epochs": 0, "batch_size": 1, "accumulate": 1, "learning_rate": 0, "weight_decay": 0, "warmup_epochs": 0}
     least |= {
       "clip": 0,
+      "extra_part": 0,
       "attack_warmup_epochs": 0,
       "holdout": 0,
       "validate_steps": 1,
@@ -85,7 +91,9 @@ class TrainConfig:
         raise InputError(f"{name} must be a {kind} of at least {bound}, got {value!r}")
     if not self.epochs > 0:
       raise InputError(f"epochs must be more than 0, got {self.epochs!r}")
-    for name in ("arch", "data", "init"):
+    if bool(self.extra_data) != (self.extra_part > 0) or self.extra_part >= 1:
+      raise InputError(f"extra_data needs an extra_part in (0, 1) and the other way round, got {self.extra_part!r}")
+    for name in ("arch", "data", "extra_data", "init"):
       if not isinstance(getattr(self, name), str):
         raise InputError(f"{name} must be a name, got {getattr(self, name)!r}")
     for name, known in (("precision", PRECISIONS), ("sharding", SHARDINGS)):
@@ -100,7 +108,8 @@ class TrainConfig:
   def identity(self) -> dict[str, Any]:
     """What must be equal for two runs to make the same network, as plain JSON."""
     plain = json.loads(json.dumps(asdict(self)))
-    return {name: value for name, value in plain.items() if name not in _FREE}
+    known = {name: value for name, value in plain.items() if name not in _FREE}
+    return {name: value for name, value in known.items() if name not in _LATER or value != _LATER[name]}
 
 
 def make_train_config(options: Any) -> TrainConfig:

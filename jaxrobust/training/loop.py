@@ -34,12 +34,13 @@ from jaxrobust.training.config import TrainConfig
 from jaxrobust.training.finetune import start_from
 from jaxrobust.training.logs import Log
 from jaxrobust.training.others import load_others
+from jaxrobust.training.pretraining import backbone_of, backbone_variables
 from jaxrobust.training.recipes import exported_options, make_recipe
 from jaxrobust.training.signals import StopRequest, Vote
 from jaxrobust.training.state import TrainState, begin_memory, init_state, state_shardings, variables_of
 from jaxrobust.training.statistics import measured
 from jaxrobust.training.step import Recipe, culprit, make_step
-from jaxrobust.training.stream import Stream
+from jaxrobust.training.stream import Stream, count_ids, training_data
 from jaxrobust.training.validation import Score, overfitted, validate
 
 _RUN = "run.json"
@@ -124,7 +125,7 @@ def _finished(config: TrainConfig, folder: Path) -> bool:
 
 def _start(config: TrainConfig, folder: Path, mesh: Mesh, stop: StopRequest) -> tuple[Run, TrainState]:
   """The run, and its state as it was left or fresh."""
-  data = load_data(config.data)
+  data = training_data(config.data, config.extra_data, config.extra_part, config.batch_size)
   size = len(data) - config.holdout
   if config.batch_size > size:
     raise InputError(f"batch_size {config.batch_size} is larger than {config.data} ({size} examples)")
@@ -134,7 +135,7 @@ def _start(config: TrainConfig, folder: Path, mesh: Mesh, stop: StopRequest) -> 
   given = start_from(config.init, recipe.module, shape) if config.init else None
   others = load_others(recipe.plan.classifiers, recipe.num_classes, shape, mesh, config.sharding)
   key, averaged = jax.random.key(config.seed), recipe.plan.average is not None
-  memory = lambda: begin_memory(recipe.plan.objective, (config.batch_size, *shape), size)
+  memory = lambda: begin_memory(recipe.plan.objective, (config.batch_size, *shape), count_ids(data))
   build = lambda: init_state(recipe.module, recipe.optimiser, key, shape, averaged, given, memory())
   shapes = jax.eval_shape(build)
   shardings = state_shardings(shapes, mesh, config.sharding)
@@ -250,6 +251,7 @@ def host_variables(run: Run, state: TrainState) -> Any:
       variables = measured(run.recipe, state, run.others, itertools.islice(stream, batches))
     finally:
       stream.close()
+  variables = backbone_variables(run.recipe.module, variables)
   whole = jax.jit(lambda tree: tree, out_shardings=replicated(run.mesh))(variables)
   return jax.tree.map(lambda leaf: np.asarray(leaf.addressable_data(0)), whole)
 
@@ -266,7 +268,7 @@ def _save(run: Run, variables: Any, folder: Path, extra: dict[str, Any]) -> None
     folder,
     config.arch,
     variables,
-    num_classes=run.recipe.num_classes,
+    num_classes=backbone_of(run.recipe.module).num_classes,
     mean=spec.mean,
     std=spec.std,
     options=exported_options(config, run.recipe.plan),

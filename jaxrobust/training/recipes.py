@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxrobust.models.registry import MODELS, make_model
 from jaxrobust.training.config import TrainConfig
 from jaxrobust.training.optimisers import make_optimiser
+from jaxrobust.training.pretraining import wrapped
 from jaxrobust.training.step import Recipe
 from jaxrobust.training.technique import Plan
 
@@ -30,8 +31,9 @@ def make_recipe(config: TrainConfig, num_classes: int, size: int, total_steps: i
     clip=config.clip,
     accumulate=config.accumulate,
   )
+  module = make_model(config.arch, num_classes, **{**config.arch_options, **dict(plan.arch_options)})
   return Recipe(
-    make_model(config.arch, num_classes, **{**config.arch_options, **dict(plan.arch_options)}),
+    wrapped(module, plan.objective, config),
     num_classes,
     tuple(spec.mean),
     tuple(spec.std),

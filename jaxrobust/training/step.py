@@ -68,16 +68,18 @@ class _Training:
   def __init__(self, recipe: Recipe, params: Any, key: Array):
     self._recipe, self._params, self._key, self._calls = recipe, params, key, iter(range(1 << 20))
 
-  def _inputs(self, images: Array, batch_stats: Any) -> tuple[tuple[Any, Array], dict[str, Any]]:
+  def _inputs(
+    self, images: Array, batch_stats: Any, weights: Any | None = None
+  ) -> tuple[tuple[Any, Array], dict[str, Any]]:
     recipe, rng = self._recipe, jax.random.fold_in(self._key, next(self._calls))
     normalised = ((images - jnp.asarray(recipe.mean)) / jnp.asarray(recipe.std)).astype(recipe.dtype)
-    variables = as_variables(_cast(self._params, recipe.dtype), batch_stats)
+    variables = as_variables(_cast(self._params if weights is None else weights, recipe.dtype), batch_stats)
     rngs = {"dropout": rng, "drop_path": rng}
     return (variables, normalised), {"train": True, "mutable": ["batch_stats"], "rngs": rngs}
 
-  def __call__(self, images: Array, batch_stats: Any) -> tuple[Array, Any]:
-    inputs, options = self._inputs(images, batch_stats)
-    logits, updates = self._recipe.module.apply(*inputs, **options)
+  def __call__(self, images: Array, batch_stats: Any, weights: Any | None = None, **more: Any) -> tuple[Array, Any]:
+    inputs, options = self._inputs(images, batch_stats, weights)
+    logits, updates = self._recipe.module.apply(*inputs, **options, **more)
     return logits.astype(jnp.float32), updates.get("batch_stats", {})
 
   def features(self, images: Array, batch_stats: Any) -> tuple[Array, Any]:
@@ -178,7 +180,9 @@ def _update(
   memory = state.memory
   if hasattr(objective, "remember"):
     memory = objective.remember(batch, context, ascent[0] if climbs else None)
-  correct = (jnp.argmax(losses.logits, -1) == jnp.argmax(batch.targets, -1)).astype(jnp.float32)
+  correct = losses.correct
+  if correct is None:
+    correct = (jnp.argmax(losses.logits, -1) == jnp.argmax(batch.targets, -1)).astype(jnp.float32)
   seen = _Seen(losses.values, correct, _finite(batch.images, losses.logits, grads))
   moved = optax.apply_updates(state.params, updates)
   return TrainState(moved, losses.batch_stats, opt_state, state.average, state.step, memory), seen

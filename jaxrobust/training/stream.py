@@ -2,14 +2,16 @@
 
 Position p of the stream is example `permutation(epoch)[p mod N]` with epoch = p div N, so the order is a function of
 (seed, position) alone: a run continues mid-epoch by knowing its step, a batch may straddle two epochs, and every
-example is seen exactly once per epoch whatever the batch size and the number of processes.
+example is seen exactly once per epoch whatever the batch size and the number of processes. A `Mixture` fills the end of
+every batch from a second source, in an order of its own that is just as repeatable.
 """
 
 from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -18,6 +20,7 @@ from jax.sharding import Mesh
 
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.mesh import row_sharding
+from jaxrobust.data.registry import load_data
 from jaxrobust.data.source import ArraySource, DataSource
 
 # Batches held ready.
@@ -50,6 +53,87 @@ def stream_ids(size: int, seed: int, start: int, count: int) -> np.ndarray:
   return np.concatenate(parts)
 
 
+@dataclass(frozen=True)
+class Mixture:
+  """A data set with a fixed number of rows of every batch from another: extra or synthetic images.
+
+  Gowal et al. 2021 (arXiv:2110.09468) mix about 70 % generated images into CIFAR-10, Carmon et al. 2019
+  (arXiv:1905.13736) half of pseudo-labelled ones. Lengths, held-out examples and epochs are those of `data`: a run
+  makes as many updates as one without extra images. Ids of the extra examples go on where those of `data` end.
+  """
+
+  data: DataSource
+  extra: DataSource
+  rows: int
+
+  @property
+  def name(self) -> str:
+    return self.data.name
+
+  @property
+  def num_classes(self) -> int:
+    return self.data.num_classes
+
+  def __len__(self) -> int:
+    return len(self.data)
+
+  def fingerprint(self) -> str:
+    return f"{self.data.fingerprint()}+{self.rows}:{self.extra.fingerprint()}"
+
+  def subset(self, n: int) -> Mixture:
+    """The first n examples of the data set, with the same extra ones."""
+    return replace(self, data=self.data.subset(n))
+
+  def take(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Examples of either source, as floats."""
+    return self._join(lambda data, part: data.take(part), np.asarray(ids))
+
+  def raw(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The same as they are stored, where both are stored alike."""
+    return self._join(raw if _bytes(self.data) == _bytes(self.extra) else lambda data, part: data.take(part), ids)
+
+  def _join(self, read: Callable[..., tuple[np.ndarray, np.ndarray]], ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    own = ids < len(self.data)
+    parts = [(self.data, own, ids[own]), (self.extra, ~own, ids[~own] - len(self.data))]
+    found = [(where, *read(data, part)) for data, where, part in parts if len(part)]
+    images = np.empty((len(ids), *found[0][1].shape[1:]), found[0][1].dtype)
+    labels = np.empty(len(ids), np.int32)
+    for where, some, classes in found:
+      images[where], labels[where] = some, classes
+    return images, labels
+
+
+def training_data(name: str, extra: str = "", part: float = 0.0, batch_size: int = 1) -> DataSource:
+  """The data set of a run, with `part` of every batch from an extra one if there is one."""
+  data = load_data(name)
+  if not extra:
+    return data
+  more, rows = load_data(extra), round(part * batch_size)
+  if not 0 < rows < batch_size:
+    raise InputError(f"extra_part {part} of a batch of {batch_size} is {rows} images: take some of both sources")
+  shapes = [source.take(np.arange(1))[0].shape[1:] for source in (data, more)]
+  if shapes[0] != shapes[1] or more.num_classes > data.num_classes:
+    raise InputError(
+      f"{extra} ({shapes[1]}, {more.num_classes} classes) does not go with {name} ({shapes[0]}, {data.num_classes})"
+    )
+  return Mixture(data, more, rows)
+
+
+def count_ids(data: DataSource) -> int:
+  """How many examples a run may see: ids are below it."""
+  return len(data) + (len(data.extra) if isinstance(data, Mixture) else 0)
+
+
+def batch_ids(data: DataSource, size: int, seed: int, step: int, batch_size: int) -> np.ndarray:
+  """The examples of batch number `step`; those of an extra source come last."""
+  extra = data.rows if isinstance(data, Mixture) else 0
+  ids = stream_ids(size, seed, step * (batch_size - extra), batch_size - extra)
+  if not isinstance(data, Mixture):
+    return ids
+  # Another seed: two sources of one size must not go through their examples in the same order.
+  return np.concatenate([ids, len(data) + stream_ids(len(data.extra), seed + 1, step * extra, extra)])
+
+
 class Stream:
   """Batches from `start_step` on, as global arrays; each process reads only its own rows."""
 
@@ -79,7 +163,7 @@ class Stream:
         continue
 
   def _batch(self, step: int) -> Rows:
-    ids = stream_ids(self.size, self.seed, step * self.batch_size, self.batch_size)
+    ids = batch_ids(self.data, self.size, self.seed, step, self.batch_size)
     sharding = row_sharding(self.mesh)
     mine = sharding.addressable_devices_indices_map((self.batch_size,))
     rows = np.unique(np.concatenate([np.arange(self.batch_size)[index] for index in mine.values()]))
@@ -102,6 +186,12 @@ class Stream:
 
 def raw(data: DataSource, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
   """Images as they are stored: bytes are sent to the devices as bytes, a quarter of their floats."""
-  if isinstance(data, ArraySource) and data.images.dtype == np.uint8:
-    return np.asarray(data.images[ids]), data.labels[ids]
+  if isinstance(data, Mixture):
+    return data.raw(ids)
+  if _bytes(data):
+    return np.asarray(data.images[ids]), data.labels[ids]  # type: ignore[attr-defined]
   return data.take(ids)
+
+
+def _bytes(data: DataSource) -> bool:
+  return isinstance(data, ArraySource) and data.images.dtype == np.uint8

@@ -17,6 +17,8 @@ An objective may also have
   remember(batch, context, ascent) -> memory       the memory after an update; `ascent` is the loss's gradient with
                                                    respect to it where `climbs` is true, None elsewhere
   replays: int                                     updates made with one batch
+  wrap(module) -> module                           the network that is trained, around the one that is saved: see
+                                                    `pretraining`
 
 and any technique
   classifiers: tuple of str                        frozen networks that it asks, found in `context.others` by name
@@ -40,27 +42,37 @@ from jaxrobust.core.registry import Registry, unknown_name
 from jaxrobust.core.types import Array
 
 _MODULES = (
+  "acl",
   "adversarial",
   "alp",
   "augment",
+  "augmix",
+  "autoaugment",
   "averaging",
   "awp",
   "distill",
   "ensemble",
+  "erasing",
   "free",
   "friendly",
   "hat",
   "hypersphere",
+  "idbh",
+  "mae",
   "margins",
   "mart",
   "minimum_margin",
+  "moco",
   "multi",
   "objectives",
   "randaugment",
   "reparameterise",
+  "simmim",
   "targets",
   "trades",
+  "trivialaugment",
   "variation",
+  "views",
 )
 
 HOOKS = ("augment", "mix", "loss", "margin", "perturb", "average", "export")
@@ -138,18 +150,20 @@ class Losses(NamedTuple):
     values: (N,), one loss per example.
     logits: (N, C), of the images trained on, for the accuracy shown.
     batch_stats: the running statistics after the forward passes.
+    correct: (N,), what is shown as accuracy where it is not about classes.
   """
 
   values: Array
   logits: Array
   batch_stats: Any
+  correct: Array | None = None
 
 
 class Network(Protocol):
   """The network in training mode, differentiable in the weights; images are in [0, 1]."""
 
-  def __call__(self, images: Array, batch_stats: Any) -> tuple[Array, Any]:
-    """Logits and the statistics after the pass."""
+  def __call__(self, images: Array, batch_stats: Any, weights: Any | None = None, **more: Any) -> tuple[Array, Any]:
+    """Logits and the statistics after the pass; at other `weights` where given, `more` goes to the module."""
     ...
 
   def features(self, images: Array, batch_stats: Any) -> tuple[Array, Any]:

@@ -7,13 +7,17 @@ from pathlib import Path
 import pytest
 
 from jaxrobust.cli.configuration import load_config
+from jaxrobust.cli.runs import study_runs
 from jaxrobust.core.errors import InputError
 from jaxrobust.data.registry import DATASETS
-from jaxrobust.models.registry import MODELS
+from jaxrobust.models.registry import MODELS, make_model
 from jaxrobust.training.config import make_train_config
 from jaxrobust.training.loop import train
+from jaxrobust.training.pretraining import wrapped
 
 CONFIGS = Path(__file__).parents[2] / "configs"
+PRETRAINED = ("moco-v2", "moco-v3", "mae", "simmim", "acl", "imagenet21k")
+STUDIES = {"robustart-techniques": 57, "ares-bench-table7": 15, "oodrb": 300, "oodrb-l2": 220, "digits-techniques": 168}
 CIFAR = ("standard", "fast-at", "pgd-at", "pgd-at-tuned", "half-at", "trades")
 
 
@@ -51,12 +55,57 @@ def test_ares_bench_configs_build(arch):
   assert plan.objective.eps == "4/255" and plan.objective.step_size == pytest.approx(2 / 3)
 
 
+@pytest.mark.parametrize("name", [*PRETRAINED, *(f"{name}-tune" for name in PRETRAINED)])
+def test_pretraining_configs_build(name):
+  made = make_train_config(config("pretrain.py", name))
+  small = make_train_config(config("pretrain.py", f"{name},runlocal"))
+  objective = made.plan().objective
+  assert made.arch in MODELS and (made.data in DATASETS or made.data == "folder:imagenet21k")
+  assert hasattr(objective, "wrap") == (name in PRETRAINED and name != "imagenet21k")
+  wrapped(make_model(small.arch), small.plan().objective, small)
+  if name.startswith("imagenet21k"):
+    # Paper 000, F.2.
+    assert (made.epochs, made.learning_rate) == ((30, 0.04) if name.endswith("tune") else (100, 0.4))
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_run_of_every_study_builds(name):
+  runs = study_runs(f"{CONFIGS / 'studies.py'}:{name}", "out")
+  assert len(runs) == len({run.name for run in runs}) == STUDIES[name]
+  groups = {run.group for run in runs if run.judged}
+  trained = {f"out/models/{run.name}" for run in runs}
+  for run in runs:
+    made = make_train_config(run.options)
+    plan = made.plan()
+    assert made.arch in MODELS and (made.data.split("@")[0] in DATASETS or made.data.startswith("folder:"))
+    assert not run.against or run.against in groups
+    wanted = {made.init, *getattr(plan, "classifiers", ())} - {"", "out/models/clip"}
+    assert wanted <= trained, "learns from a network that the study does not train"
+
+
+def test_studies_say_what_the_papers_say():
+  runs = lambda arg: study_runs(f"{CONFIGS / 'studies.py'}:{arg}", "out")
+  oodrb = [make_train_config(run.options) for run in runs("oodrb,512,0.05,1e-5")]
+  assert [run.batch_size for run in oodrb[:15]] == [128] * 4 + [512] * 11
+  assert {(run.learning_rate, run.weight_decay) for run in oodrb[8:15]} == {(0.05, 1e-5)}
+  assert sorted(run.plan().objective.beta for run in oodrb[9:15]) == [0.1, 0.1, 0.3, 0.3, 1.0, 1.0]
+  table = {
+    run.name: make_train_config(run.options) for run in study_runs(f"{CONFIGS / 'studies.py'}:ares-bench-table7", "out")
+  }
+  assert "mixup" not in table["swin-s+ra"].techniques and "randaugment" in table["swin-s+ra"].techniques
+  assert table["swin-s+ra+mixup+ls+wd0.05"].weight_decay == 0.05 and table["swin-b"].weight_decay == 0.0
+  robustart = runs("robustart-techniques")
+  attack = next(make_train_config(run.options) for run in robustart if run.name == "resnet50+pgd-at").plan().objective
+  assert attack.num_steps == 20 and attack.step_size * attack.budget == pytest.approx(0.002)
+
+
 @pytest.mark.parametrize(
   "file, arg",
   [
     ("cifar10.py", "trades,runlocal"),
     ("ares_bench.py", "resnet50,runlocal"),
     *(pytest.param("cifar10.py", f"{name},runlocal", marks=pytest.mark.slow) for name in CIFAR if name != "trades"),
+    *(pytest.param("pretrain.py", f"{name},runlocal", marks=pytest.mark.slow) for name in PRETRAINED),
     pytest.param("robustart.py", "resnet18,half-at,runlocal", marks=pytest.mark.slow),
     pytest.param("robustart.py", "deit_tiny_patch16_224,runlocal", marks=pytest.mark.slow),
   ],
@@ -65,7 +114,16 @@ def test_small_forms_train(file, arg, tmp_path):
   assert (train(make_train_config(config(file, arg)), tmp_path / "net", quiet=True) / "classifier.json").exists()
 
 
-@pytest.mark.parametrize("file, arg", [("cifar10.py", "pgd"), ("robustart.py", "resnet51"), ("ares_bench.py", "x,y")])
+@pytest.mark.parametrize(
+  "file, arg",
+  [
+    ("cifar10.py", "pgd"),
+    ("robustart.py", "resnet51"),
+    ("ares_bench.py", "x,y"),
+    ("pretrain.py", "mea"),
+    ("studies.py", "oodrb,1"),
+  ],
+)
 def test_unknown_arguments_are_one_line(file, arg):
   with pytest.raises(InputError, match="does not know"):
     config(file, arg)

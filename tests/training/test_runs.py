@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -14,14 +15,15 @@ import jax
 import numpy as np
 import pytest
 
-from jaxrobust.core.errors import CorruptFileError, StoppedError, StorageError, TrainingError
+from jaxrobust.core.errors import CorruptFileError, InputError, StoppedError, StorageError, TrainingError
 from jaxrobust.data.registry import load_data
+from jaxrobust.data.source import ArraySource
 from jaxrobust.models.zoo import fingerprint, load_classifier
 from jaxrobust.training import loop
 from jaxrobust.training.config import TrainConfig
 from jaxrobust.training.logs import read_log
 from jaxrobust.training.loop import train
-from jaxrobust.training.stream import stream_ids
+from jaxrobust.training.stream import Mixture, batch_ids, stream_ids
 from jaxrobust.training.validation import Score, overfitted
 
 # Adversarial, averaged, augmented, with an epoch that ends inside a batch: 1297 = 10 × 128 + 17.
@@ -208,3 +210,43 @@ def test_when_one_process_dies_the_others_end_and_the_run_goes_on(whole, tmp_pat
   finish(start(out))
   assert [step for step, _ in curve(out)] == [step for step, _ in curve(whole)]
   np.testing.assert_allclose([loss for _, loss in curve(out)], [loss for _, loss in curve(whole)], rtol=1e-3)
+
+
+def mixture(rows: int = 16) -> Mixture:
+  data, extra = load_data("digits32-train"), load_data("digits32")
+  assert isinstance(data, ArraySource) and isinstance(extra, ArraySource)
+  as_bytes = ArraySource("extra", np.round(extra.images * 255).astype(np.uint8), extra.labels, 10)
+  return Mixture(data, as_bytes, rows)
+
+
+def test_every_batch_has_its_part_of_extra_examples_in_a_repeatable_order():
+  data = mixture()
+  batches = [batch_ids(data, len(data), 3, step, 64) for step in range(40)]
+  for ids in batches:
+    assert (ids[:48] < len(data)).all() and (ids[48:] >= len(data)).all()
+  extra = np.concatenate([ids[48:] for ids in batches])[:500]
+  assert sorted(extra - len(data)) == list(range(500)), "each once before any comes again"
+  np.testing.assert_array_equal(batches[7], batch_ids(data, len(data), 3, 7, 64))
+  images, labels = data.raw(batches[0])
+  np.testing.assert_allclose(images[48:], data.extra.take(batches[0][48:] - len(data))[0])
+  np.testing.assert_array_equal(labels[:48], data.data.labels[batches[0][:48]])
+
+
+def test_a_run_with_extra_data_continues_exactly(tmp_path):
+  config = TrainConfig(
+    epochs=1, batch_size=128, log_every=1, extra_data="digits32", extra_part=0.25, save_every=3, techniques=("flip",)
+  )
+  train(config, tmp_path / "whole", quiet=True)
+  train(config, tmp_path / "net", quiet=True)
+  (tmp_path / "net" / "classifier.json").unlink()
+  steps = [int(path.name) for path in (tmp_path / "net" / "checkpoints").iterdir() if path.name.isdigit()]
+  shutil.rmtree(tmp_path / "net" / "checkpoints" / str(max(steps)))
+  train(config, tmp_path / "net", quiet=True)
+  assert curve(tmp_path / "net") == curve(tmp_path / "whole")
+  assert "extra_data" not in TrainConfig().identity() and config.identity()["extra_part"] == 0.25
+
+
+@pytest.mark.parametrize("options", [{"extra_part": 0.5}, {"extra_data": "digits32"}, {"extra_part": -0.1}])
+def test_extra_data_and_its_part_come_together(options):
+  with pytest.raises(InputError, match="extra_part"):
+    TrainConfig(**options)

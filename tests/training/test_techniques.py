@@ -15,7 +15,8 @@ from jaxrobust.models.registry import make_model
 from jaxrobust.testing import CLASSES, examples, fixture
 from jaxrobust.training.adversarial import craft
 from jaxrobust.training.objectives import kl_divergence, soft_cross_entropy
-from jaxrobust.training.randaugment import OPERATIONS
+from jaxrobust.training.operations import OPERATIONS
+from jaxrobust.training.randaugment import SPACE
 from jaxrobust.training.state import init_state
 from jaxrobust.training.step import Recipe, culprit, train_step
 from jaxrobust.training.technique import HOOKS, TECHNIQUES, Batch, make_plan, make_technique, prepare
@@ -74,11 +75,11 @@ def test_colour_jitter_without_strength_changes_nothing_and_scales_brightness():
   assert ratio.std() < 1e-4 and 0.5 <= ratio.mean() <= 1.5
 
 
-@pytest.mark.parametrize("number", range(len(OPERATIONS)))
-def test_randaugment_operations_stay_in_the_box(number):
+@pytest.mark.parametrize("name", SPACE)
+def test_randaugment_operations_stay_in_the_box(name):
   image = batch().images[0]
   for level, sign in ((0.0, 1.0), (0.9, -1.0), (1.0, 1.0)):
-    out = np.asarray(jax.jit(OPERATIONS[number])(image, jnp.float32(level), jnp.float32(sign)))
+    out = np.asarray(jax.jit(OPERATIONS[name])(image, jnp.float32(SPACE[name](level, sign))))
     assert out.shape == image.shape and out.min() >= -1e-6 and out.max() <= 1 + 1e-6
 
 
@@ -87,10 +88,11 @@ def test_randaugment_geometry_and_points_against_pillow():
 
   pixels = np.random.default_rng(3).integers(0, 256, (16, 12, 3)).astype(np.uint8)
   image, pil = jnp.asarray(pixels / 255, jnp.float32), Image.fromarray(pixels)
-  for number, theirs in ((1, ImageOps.equalize(pil)), (2, ImageOps.invert(pil)), (5, ImageOps.solarize(pil, 128))):
-    ours = np.asarray(OPERATIONS[number](image, jnp.float32(0.5), jnp.float32(1.0))) * 255
-    np.testing.assert_allclose(ours, np.asarray(theirs), atol=1.01)
-  moved = np.asarray(OPERATIONS[13](image, jnp.float32(4 / (0.45 * 16)), jnp.float32(1.0)))
+  theirs = {"equalize": ImageOps.equalize(pil), "invert": ImageOps.invert(pil), "solarize": ImageOps.solarize(pil, 128)}
+  for name, expected in theirs.items():
+    ours = np.asarray(OPERATIONS[name](image, jnp.float32(SPACE[name](0.5, 1.0)))) * 255
+    np.testing.assert_allclose(ours, np.asarray(expected), atol=1.01)
+  moved = np.asarray(OPERATIONS["translate-y"](image, jnp.float32(4 / 16)))
   np.testing.assert_allclose(moved[:12], np.asarray(image)[4:], atol=1e-5)
   assert (moved[12:] == 0).all()
 

@@ -1,0 +1,246 @@
+"""Studies: many runs that differ in little, each a row (name, config to start from, what is changed).
+
+jaxrobust study list configs/studies.py:robustart-techniques
+jaxrobust train --config configs/studies.py:robustart-techniques --index=7 --out=runs/robustart
+jaxrobust study run configs/studies.py:digits-techniques --out=runs/digits
+
+  robustart-techniques  eleven techniques, with and without, on their architectures (paper 000, F.2)
+  ares-bench-table7     training tricks in adversarial training on ImageNet (paper 003, Table 7 and appendix A)
+  oodrb, oodrb-l2       15 (l2: 11) runs of each of 20 architectures on CIFAR-10 (paper 002, appendix C); the later ones
+                        use the best settings of the first: "oodrb,512,0.1,0.0001" names them (batch, rate, decay)
+  digits-techniques     every technique on the embedded digits, three seeds, minutes of a laptop
+
+A run names its base as FILE.py:ARG beside this file; `add` and `drop` change its techniques, `options` theirs, `change`
+everything else. {models} stands for the folder of the study's networks: a run may start from or learn from an earlier
+one. `against` names the group that a group is compared with.
+"""
+
+from ml_collections import ConfigDict
+
+
+def _run(name, base="", add=(), drop=(), options=None, group="", against="", judged=True, **change):
+  """One row; groups gather the seeds of one setting, and what is only a start for others is not judged."""
+  row = {"name": name, "base": base, "add": tuple(add), "drop": tuple(drop), "options": options or {}, "change": change}
+  return ConfigDict({**row, "group": group or name, "against": against, "judged": judged})
+
+
+RESNET, REGNET, SHUFFLE = "resnet50", "regnetx_032", "shufflenet_v2_x2_0"
+MOBILE, VIT, MIXER = "mobilenetv3_large_140", "vit_base_patch16_224", "mixer_b16_224"
+SIX = (RESNET, REGNET, SHUFFLE, MOBILE, VIT, MIXER)
+# The step of 0.002 over the budget of 8/255.
+PGD = {"eps": "8/255", "num_steps": 20, "step_size": 0.002 * 255 / 8}
+DROPOUT = {"efficientnet_b0": 0.2, MOBILE: 0.2, VIT: 0.1, MIXER: 0.1}
+
+
+def robustart_techniques():
+  """Baselines (with label smoothing) first, then what needs nothing else, then what starts from another run."""
+  baselines = dict.fromkeys((*SIX, "efficientnet_b0", "repvgg_a0", "repvgg_b3", "resnet18"))
+  runs = [_run(arch, f"robustart.py:{arch}") for arch in baselines]
+
+  def technique(arch, name, **rest):
+    runs.append(_run(f"{arch}+{name}", f"robustart.py:{arch}", against=rest.pop("against", arch), **rest))
+
+  for arch in SIX:
+    technique(arch, "mixup", add=["mixup"], options={"mixup": {"alpha": 0.2}})
+    technique(arch, "augmix", add=["augmix-jsd"], options={"augmix-jsd": {"severity": 1.0}})
+    technique(arch, "weight-averaging", add=["ema"], options={"ema": {"decay": 0.9999}})
+    technique(arch, "no-label-smoothing", drop=["label-smoothing"])
+    technique(arch, "pgd-at", add=["pgd-at"], options={"pgd-at": PGD})
+  for arch in (RESNET, REGNET, SHUFFLE, MOBILE):
+    technique(arch, "adamw", optimiser="adamw", learning_rate=5e-4, weight_decay=0.05)
+  for arch, rate in DROPOUT.items():
+    technique(arch, "dropout", arch_options={"drop_rate": rate})
+  for arch in ("repvgg_a0", "repvgg_b3"):
+    technique(arch, "reparameterised", add=["repvgg"])
+  technique("resnet18", "distillation", add=["distill"], options={"distill": {"teacher": "{models}/resnet50"}})
+  runs.append(_run("resnet50-moco-v2", "pretrain.py:moco-v2", judged=False))
+  technique(RESNET, "moco-v2", init="{models}/resnet50-moco-v2")
+  for arch in (RESNET, VIT):
+    optimiser = {} if arch == RESNET else {"optimiser": "adamw", "learning_rate": 5e-4, "weight_decay": 0.05}
+    runs.append(_run(f"{arch}-imagenet21k", "pretrain.py:imagenet21k", judged=False, arch=arch, **optimiser))
+    start = {"init": f"{{models}}/{arch}-imagenet21k", "epochs": 30.0, "warmup_epochs": 1.0}
+    rate = {"learning_rate": 0.04} if arch == RESNET else {}
+    technique(arch, "imagenet21k", **start, **rate)
+  return runs
+
+
+def ares_bench_table7():
+  """Swin-S with more and more tricks, Swin-B and ViT-B with other starts; weight decay 0 and 300 epochs unless said.
+
+  Where a network is pre-trained it is trained 100 epochs (the paper does not say); put CLIP's image encoder into
+  the folder {models}/clip with `jaxrobust convert`.
+  """
+  small, base, vit = "swin_small_patch4_window7_224", "swin_base_patch4_window7_224", VIT
+  everything = ("randaugment", "mixup", "label-smoothing", "ema")
+  rows = [
+    ("swin-s", small, (), 0.0),
+    ("swin-s+ra", small, ("randaugment",), 0.0),
+    ("swin-s+ra+mixup", small, ("randaugment", "mixup"), 0.0),
+    ("swin-s+ra+mixup+ls", small, everything[:3], 0.0),
+    ("swin-s+ra+mixup+ls+wd0.01", small, everything[:3], 0.01),
+    ("swin-s+ra+mixup+ls+wd0.05", small, everything[:3], 0.05),
+    ("swin-s+ra+mixup+ls+wd0.1", small, everything[:3], 0.1),
+    ("swin-s+ra+mixup+ls+ema", small, everything, 0.0),
+    ("swin-b", base, everything, 0.0),
+    ("vit-b", vit, everything, 0.0),
+  ]
+  runs = []
+  for name, arch, tricks, decay in rows:
+    drop = [trick for trick in everything if trick not in tricks]
+    runs.append(_run(name, f"ares_bench.py:{arch}", drop=drop, against="swin-s", weight_decay=decay, epochs=300.0))
+  adamw = {"optimiser": "adamw", "learning_rate": 5e-4, "weight_decay": 0.05}
+  runs.append(_run("swin-b-imagenet21k", "pretrain.py:imagenet21k", judged=False, arch=base, **adamw))
+  runs.append(_run("swin-b-simmim", "pretrain.py:simmim", judged=False))
+  for start, arch, against in (
+    ("swin-b-imagenet21k", base, "swin-b"),
+    ("swin-b-simmim", base, "swin-b"),
+    ("clip", vit, "vit-b"),
+  ):
+    changes = {"init": f"{{models}}/{start}", "weight_decay": 0.0, "epochs": 100.0}
+    runs.append(_run(f"{against}+{start.split('-')[-1]}", f"ares_bench.py:{arch}", against=against, **changes))
+  return runs
+
+
+OODRB = (
+  *("cifar-densenet121", "cifar-googlenet", "cifar-inception_v3"),
+  *("cifar-vgg11_bn", "cifar-vgg13_bn", "cifar-vgg16_bn", "cifar-vgg19_bn"),
+  *("cifar-resnet34", "cifar-resnet50", "cifar-resnet101", "cifar-resnet152"),
+  *("cifar-efficientnet_b0", "cifar-mobilenetv2", "cifar-dla"),
+  *("cifar-resnext29_2x64d", "cifar-resnext29_4x64d", "cifar-resnext29_32x4d", "cifar-resnext29_8x64d"),
+  *("cifar-senet18", "cifar-convmixer_256_8"),
+)
+BETAS = (0.1, 0.3, 1.0)
+
+
+def oodrb(norm="linf", batch_size=128, rate=0.1, decay=1e-4):
+  """PGD over batch size, learning rate and weight decay; PGD-SCORE, TRADES and TRADES-SCORE at the best of them."""
+  attack = {"eps": "8/255" if norm == "linf" else "0.5", "norm": norm, "num_steps": 10, "step_size": 0.25}
+  runs = []
+
+  def add(arch, name, objective, batch_size, rate, decay, **options):
+    settings = {"batch_size": batch_size, "learning_rate": rate, "weight_decay": decay}
+    row = {"arch": arch, "schedule": "step", "epochs": 110.0, **settings}
+    options = {objective: {**attack, **options}}
+    runs.append(
+      _run(f"{arch}/{name}", "cifar10.py:standard", add=[objective], drop=["standard"], options=options, **row)
+    )
+
+  for arch in OODRB:
+    for size in (128, 512):
+      # With l2 the paper keeps the learning rate at 0.1.
+      for step in (0.1, 0.05) if norm == "linf" else (0.1,):
+        for shrink in (1e-4, 1e-5):
+          add(arch, f"pgd-b{size}-r{step}-d{shrink}", "pgd-at", size, step, shrink)
+    add(arch, "pgd-score", "pgd-score", batch_size, rate, decay)
+    for objective in ("trades", "trades-score"):
+      for beta in BETAS:
+        add(arch, f"{objective}-{beta}", objective, batch_size, rate, decay, beta=beta)
+  return runs
+
+
+# On the digits: everything is measured at 16/255 and trained for somewhat more, as in local.py.
+_DIGITS = {"eps": "24/255", "num_steps": 3, "step_size": 2 / 3}
+_PLAIN = {
+  "label-smoothing": {},
+  "mixup": {},
+  "cutmix": {},
+  "pad-crop-flip": {"flip": False},
+  "random-resized-crop": {"smallest": 0.5},
+  "colour-jitter": {},
+  "randaugment": {},
+  "autoaugment": {"policy": "cifar10"},
+  "trivialaugment": {},
+  "augmix": {},
+  "augmix-jsd": {},
+  "cutout": {"size": 8},
+  "random-erasing": {},
+  "ema": {"decay": 0.98},
+  "swa": {},
+  "he": {},
+}
+_ROBUST = {
+  "half-at": _DIGITS,
+  "fast-at": {"eps": "24/255"},
+  "trades": _DIGITS,
+  "pgd-score": _DIGITS,
+  "trades-score": {**_DIGITS, "beta": 3.0},
+  "mart": _DIGITS,
+  "alp": _DIGITS,
+  "free-at": {"eps": "24/255", "replays": 4},
+  "mm-at": {"eps": "24/255", "num_steps": 6},
+  "mm-at-fixed": {"eps": "24/255", "num_steps": 6},
+  "vr": _DIGITS,
+  "mma": _DIGITS,
+  "fat": _DIGITS,
+  "multi-at": {"num_steps": 3, "step_size": 2 / 3},
+}
+_WITH_AT = {"awp": {}, "idbh": {}, "ema": {"decay": 0.98}, "swa": {}, "label-smoothing": {}, "mixup": {}, "he": {}}
+_PRETRAINED = ("moco-v2", "acl")
+
+
+def digits_techniques():
+  """Every technique beside its baseline: standard training, or PGD-AT for what changes adversarial training."""
+  runs = []
+
+  def add(group, seed, techniques, options, against="", **change):
+    robust = bool({*_ROBUST, "pgd-at", "hat", "ensemble-at"} & set(techniques))
+    common = {"epochs": 30.0, "attack_warmup_epochs": 10.0} if robust else {"epochs": 20.0}
+    change = {"arch": "cnn-tiny", "seed": seed, **common, **change}
+    options = {name: options[name] for name in techniques if options.get(name)}
+    runs.append(_run(f"{group}-s{seed}", add=techniques, options=options, group=group, against=against, **change))
+
+  for seed in range(3):
+    add("standard", seed, (), {})
+    add("pgd-at", seed, ("pgd-at",), {"pgd-at": _DIGITS}, "standard")
+    for name, options in _PLAIN.items():
+      add(name, seed, (name,), {name: options}, "standard")
+    for name, options in _ROBUST.items():
+      add(name, seed, (name,), {name: options}, "pgd-at")
+    for name, options in _WITH_AT.items():
+      add(f"pgd-at+{name}", seed, (name, "pgd-at"), {name: options, "pgd-at": _DIGITS}, "pgd-at")
+    teacher = {"teacher": f"{{models}}/pgd-at-s{seed}"}
+    add("distill", seed, ("distill",), {"distill": teacher}, "standard")
+    static = {**_DIGITS, "num_steps": 1, "sources": (f"{{models}}/standard-s{seed}",)}
+    add("ensemble-at", seed, ("ensemble-at",), {"ensemble-at": static}, "pgd-at")
+    add("hat", seed, ("hat",), {"hat": {**_DIGITS, "helper": f"{{models}}/standard-s{seed}"}}, "pgd-at")
+    add("half-of-the-data", seed, (), {}, "standard", data="digits32-train@648")
+    extra = {"data": "digits32-train@648", "extra_data": "digits32-train", "extra_part": 0.5}
+    add("extra-data", seed, (), {}, "half-of-the-data", **extra)
+    for name in _PRETRAINED:
+      runs.append(_run(f"{name}-s{seed}", f"pretrain.py:{name},runlocal", judged=False, epochs=20.0, seed=seed))
+      add(f"{name}+tuned", seed, (), {}, "standard", init=f"{{models}}/{name}-s{seed}")
+    vit = {"arch": "vit-micro"}
+    add("vit+dropout", seed, (), {}, "vit", arch_options={"drop_rate": 0.1, "drop_path_rate": 0.1}, **vit)
+    for name in ("", "mae", "simmim", "moco-v3"):
+      if name:
+        runs.append(_run(f"{name}-s{seed}", f"pretrain.py:{name},runlocal", judged=False, epochs=20.0, seed=seed))
+      start = {"init": f"{{models}}/{name}-s{seed}"} if name else {}
+      add(f"vit+{name}" if name else "vit", seed, (), {}, "vit" if name else "standard", **vit, **start)
+  return runs
+
+
+STUDIES = {
+  "robustart-techniques": robustart_techniques,
+  "ares-bench-table7": ares_bench_table7,
+  "oodrb": oodrb,
+  "oodrb-l2": lambda *best: oodrb("l2", *best),
+  "digits-techniques": digits_techniques,
+}
+# How the networks of a study are judged by `jaxrobust study run`.
+EVALUATION = {
+  "robustart-techniques": {"data": "imagenet", "eps": "8/255"},
+  "ares-bench-table7": {"data": "imagenet", "eps": "4/255"},
+  "oodrb": {"data": "cifar10", "eps": "8/255"},
+  "oodrb-l2": {"data": "cifar10", "norm": "l2", "eps": "0.5"},
+  "digits-techniques": {"data": "digits32", "eps": "16/255"},
+}
+
+
+def get_config(arg: str = "digits-techniques") -> ConfigDict:
+  """The rows of a study, and how they are judged."""
+  name, *words = arg.split(",")
+  if name not in STUDIES or (words and (not name.startswith("oodrb") or len(words) != 3)):
+    raise ValueError(f"an argument is one of {', '.join(STUDIES)}, or oodrb[-l2],BATCH,RATE,DECAY")
+  best = (int(words[0]), float(words[1]), float(words[2])) if words else ()
+  rows = oodrb("linf", *best) if name == "oodrb" else STUDIES[name](*best)
+  return ConfigDict({"study": name, "runs": tuple(rows), "evaluation": EVALUATION[name]})

@@ -1,0 +1,108 @@
+"""`jaxrobust study list|run|table`: the runs of a study, all of them trained and judged, the table from their cells.
+
+jaxrobust study list configs/studies.py:robustart-techniques
+jaxrobust study run configs/studies.py:digits-techniques --out=runs/digits
+jaxrobust study table runs/digits
+
+`run` continues where it was stopped; networks that `jaxrobust train --index` made in the same folder are only judged.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from jaxrobust.cli.configuration import load_config, parse
+from jaxrobust.cli.runs import MODELS_FOLDER, StudyRun, study_runs
+from jaxrobust.core.compilation import enable_compilation_cache
+from jaxrobust.core.errors import InputError, JaxrobustError, StoppedError
+from jaxrobust.core.registry import unknown_name
+
+DEFAULTS: dict[str, Any] = {"out": "", "only": "*", "n": 0, "batch_size": 0, "json": False, "quiet": False}
+USAGE = "jaxrobust study list|run CONFIG.py:STUDY [--out=FOLDER], or jaxrobust study table FOLDER"
+TABLE = "table.md"
+
+
+def run(argv: list[str]) -> int:
+  if not argv or argv[0] in ("-h", "--help") or len(argv) < 2:
+    print(f"usage: {USAGE}\n\n  --only='mixup*' runs those of that name, --n=100 judges by the first 100 examples")
+    return 0 if argv and argv[0] in ("-h", "--help") else 2
+  action, path, rest = argv[0], argv[1], argv[2:]
+  config = parse("study", rest, DEFAULTS, USAGE)
+  actions = {"list": _list, "run": _run, "table": _table}
+  if action not in actions:
+    raise unknown_name("study command", action, sorted(actions))
+  return actions[action](path, config)
+
+
+def _list(path: str, config: Any) -> int:
+  for index, one in enumerate(study_runs(path, config.out or ".")):
+    print(f"{index:4d}  {one.name:<40} {', '.join(one.options.get('techniques', ())) or '-'}")
+  return 0
+
+
+def _table(path: str, config: Any) -> int:
+  from jaxrobust.evaluation.study import study_rows, study_table
+
+  rows = study_rows(path)
+  print(json.dumps(rows) if config.json else study_table(rows), end="\n" if config.json else "")
+  return 0
+
+
+def _run(path: str, config: Any) -> int:
+  if not config.out:
+    raise InputError("say where the study goes: --out=FOLDER")
+  enable_compilation_cache()
+  from jaxrobust.core.files import atomic_write
+  from jaxrobust.engine.options import EngineOptions
+  from jaxrobust.evaluation.runner import RunOptions
+  from jaxrobust.evaluation.study import Judge, Judging, save_index, study_rows, study_table
+  from jaxrobust.results import check_writable
+
+  study, runs = load_config(path), study_runs(path, config.out)
+  # Everything is read before anything is trained: a typo must not cost an hour.
+  settings = {one.name: _settings(one) for one in runs}
+  judging = Judging(**{**study.evaluation.to_dict(), "n": config.n})
+  check_writable(config.out)
+  save_index(config.out, study.study, judging, [{**asdict(one), "options": None} for one in runs])
+  options = RunOptions(EngineOptions.for_platform(config.batch_size or None), quiet=True)
+  judge, failures = Judge(judging, config.out, options), []
+  chosen = [one for one in runs if fnmatch.fnmatchcase(one.name, config.only)]
+  for number, one in enumerate(chosen):
+    if not config.quiet:
+      print(f"[{number + 1}/{len(chosen)}] {one.name}", file=sys.stderr, flush=True)
+    failure = _one(one, settings[one.name], Path(config.out), judge)
+    failures += [failure] if failure else []
+    atomic_write(Path(config.out) / TABLE, study_table(study_rows(config.out)))
+  print(study_table(study_rows(config.out)), end="")
+  for failure in failures:
+    print(failure, file=sys.stderr)
+  return 5 if failures else 0
+
+
+def _settings(one: StudyRun) -> Any:
+  from jaxrobust.training.config import make_train_config
+  from jaxrobust.training.loop import check_train_config
+
+  settings = make_train_config(one.options)
+  check_train_config(settings)
+  return settings
+
+
+def _one(one: StudyRun, settings: Any, out: Path, judge: Any) -> str | None:
+  """Trains and judges one network; what went wrong, as a line, so that the others go on."""
+  from jaxrobust.training.loop import train
+
+  try:
+    folder = train(settings, out / MODELS_FOLDER / one.name, title=one.name, quiet=True)
+    if one.judged:
+      judge(one.name, folder)
+  except StoppedError:
+    raise
+  except JaxrobustError as error:
+    return f"failed: {one.name}: {error}"
+  return None
