@@ -87,7 +87,8 @@ class Campaign:
     for title, tasks in attacks.items():
       examples = sum(task.job.cell.n for task in tasks)
       times = "" if seconds is None else f", at most {readable(seconds * sum(task.cost for task in tasks))}"
-      yield f"  {title}: {len(tasks)} cells, {examples} examples{times}"
+      cells_here = "1 cell" if len(tasks) == 1 else f"{len(tasks)} cells"
+      yield f"  {title}: {cells_here}, {examples} examples{times}"
     if seconds is not None and left:
       total = seconds * sum(task.cost for task in left)
       yield f"at most {readable(total)} in all, compilation aside; less where examples break early"
@@ -217,5 +218,5 @@ def readable(seconds: float) -> str:
   ('42 s', '10 min', '5.6 h')
   """
   if seconds < 100:
-    return f"{seconds:.0f} s"
+    return f"{seconds:.0f} s" if seconds >= 1 else "1 s"
   return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

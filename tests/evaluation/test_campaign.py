@@ -162,3 +162,13 @@ def test_some_adversarial_images_are_kept(classifier, tmp_path):
   np.testing.assert_array_equal(kept["label"], examples["label"][broken])
   np.testing.assert_array_equal(kept["prediction"], examples["prediction"][broken])
   assert 0 < np.abs(kept["clean"].astype(int) - kept["adversarial"]).max() <= 65
+
+
+def test_the_strength_curve_equals_runs_with_fewer_steps(classifier, tmp_path):
+  entry = lambda steps: attack_entry("bim", "24/255", num_steps=steps, step_size=0.1)
+  whole = run(classifier, [entry(8)], tmp_path).results[0].examples
+  for steps in (1, 3, 7, 8):
+    shorter = run(classifier, [entry(steps)], tmp_path).results[0].examples
+    standing = whole["correct"] & ((whole["broken_at"] < 0) | (whole["broken_at"] > steps))
+    np.testing.assert_array_equal(standing, shorter["robust"])
+  assert len(set(whole["broken_at"])) > 3 and (whole["broken_at"][~whole["correct"]] == 0).all()
