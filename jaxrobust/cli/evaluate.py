@@ -33,6 +33,7 @@ DEFAULTS = {
   "save_images": 0,
   "save_seconds": 60.0,
   "distributed": False,
+  "processes": 0,
   "quiet": False,
 }
 # Say where and how cells are computed, not what they are.
@@ -57,7 +58,7 @@ def evaluate_config(config: ConfigDict) -> Report:
   from jaxrobust.evaluation.evaluate import evaluate
   from jaxrobust.evaluation.job import RunOptions
 
-  process, processes = process_share(config.distributed)
+  process, processes = process_share(config.distributed, config.processes)
   options = RunOptions(
     engine=EngineOptions.for_platform(config.batch_size or None),
     seed=config.seed,
