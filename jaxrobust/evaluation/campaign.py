@@ -18,7 +18,7 @@ from jaxrobust.attacks.schedule import CleanPass, Schedule
 from jaxrobust.core.errors import InputError, JaxrobustError
 from jaxrobust.core.progress import show_all
 from jaxrobust.core.types import Cost
-from jaxrobust.data.registry import load_data
+from jaxrobust.data.registry import DATASETS, load_data
 from jaxrobust.data.source import DataSource
 from jaxrobust.engine.options import EngineOptions
 from jaxrobust.engine.scheduler import Engine
@@ -136,7 +136,9 @@ def _look_up(name: str, n: int | None, classes: int) -> DataSource | str:
   try:
     source = load_data(name)
   except JaxrobustError as error:
-    return str(error)
+    entry = DATASETS.get(name.partition(":")[0])
+    reason = str(error)
+    return reason if entry is None or entry.source in reason else f"{reason}; get it from {entry.source}: {entry.get}"
   if source.num_classes != classes:
     return f"it has {source.num_classes} classes, the classifier {classes}"
   return source if n is None else source.subset(min(n, len(source)))

@@ -141,6 +141,9 @@ def test_what_is_missing_is_listed_and_the_rest_runs(classifier, tmp_path, monke
   assert "get cifar10.1-v6 from https://" in report.missing["cifar10.1-v6"] and "imagenet-a" in report.missing
   assert sum(line.startswith("missing: ") for line in lines) == 2
   assert {part.data for part, _ in report.tasks} == {"digits32", "digits32-a"}
+  monkeypatch.delenv("JAXROBUST_DATASETS")
+  again = run(classifier, "oodrb,small", tmp_path)
+  assert "set JAXROBUST_DATASETS" in again.missing["imagenet-a"] and "https://" in again.missing["imagenet-a"]
 
 
 def test_targets_are_wrong_classes_and_reaching_them_is_the_only_success(classifier, tmp_path):
