@@ -55,9 +55,9 @@ def about_model(folder: str | Path, classifier: Classifier) -> dict[str, Any]:
 def _technique(notes: Mapping[str, Any]) -> str | None:
   """The techniques of a classifier that was trained here; nothing is guessed of others."""
   train = notes.get("train")
-  if not isinstance(train, Mapping):
+  if not isinstance(train, Mapping) or "techniques" not in train:
     return None
-  return "+".join(map(str, train.get("techniques", ()))) or "standard"
+  return "+".join(map(str, train["techniques"])) or "standard"
 
 
 def count_numbers(classifier: Classifier) -> int:
