@@ -68,6 +68,8 @@ const JR = (() => {
       h("button", { type: "button", disabled: page === last, onclick: () => go(page + 1) }, "Next"));
   }
 
+  const collator = new Intl.Collator("en", { numeric: true });
+
   // ---- the leaderboard -----------------------------------------------------------------------------------------
   const first = { data: "", threat: "", family: "", technique: "", q: "", sort: "", dir: "desc", page: "0", intervals: "", all: "" };
   let view = { ...first };
@@ -95,7 +97,7 @@ const JR = (() => {
     });
     const at = view.sort === "name" ? -1 : Math.max(board.columns.findIndex((column) => column.key === view.sort), 0) + 1;
     const sign = view.dir === "asc" ? 1 : -1;
-    const byName = (a, b) => index.models[a[0]].name.localeCompare(index.models[b[0]].name, "en", { numeric: true });
+    const byName = (a, b) => collator.compare(index.models[a[0]].name, index.models[b[0]].name);
     return rows.sort((a, b) => {
       if (at < 0) return sign * byName(a, b);
       if (a[at] === null || b[at] === null) return (a[at] === null) - (b[at] === null) || byName(a, b);
