@@ -59,7 +59,7 @@ class Fact:
   correct: np.ndarray | None
   strength: Curve | None
   about: Mapping[str, Any]
-  command: str
+  command: str | None
   findings: tuple[str, ...] = ()
 
   @property
@@ -149,7 +149,7 @@ def make_fact(path: str, result: Result) -> Fact:
     correct=correct if distance is not None else None,
     strength=strength,
     about=describe_model(result.config, result.provenance),
-    command=_command(path, result.provenance),
+    command=_command(result.provenance),
     findings=tuple(_finding(finding) for finding in result.findings),
   )
 
@@ -158,12 +158,12 @@ def _flags(array: np.ndarray | None) -> np.ndarray | None:
   return array if array is not None and array.dtype == bool and array.size else None
 
 
-def _command(path: str, provenance: Mapping[str, Any]) -> str:
-  """What computes the cell again, or where it was taken from."""
+def _command(provenance: Mapping[str, Any]) -> str | None:
+  """What computed the cell, or where it was taken from, where that is known."""
   command, source = provenance.get("command"), provenance.get("source")
   if isinstance(command, str):
     return command
-  return f"imported: {source}" if isinstance(source, str) else f"jaxrobust reproduce {path}"
+  return f"imported: {source}" if isinstance(source, str) else None
 
 
 def _finding(finding: Mapping[str, Any]) -> str:

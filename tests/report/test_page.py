@@ -1,6 +1,7 @@
 """The page in a real browser, opened from the disk: sort, filter, open, compare, dark mode, keyboard, hostile text."""
 
 import json
+import re
 import time
 from pathlib import Path
 from urllib.parse import unquote, urlparse
@@ -149,7 +150,9 @@ def test_a_models_page_has_everything_and_names_its_files(page, address):
   assert [row for row in page.texts("table.heat tbody tr th") if row in ("fog", "glass blur")] == ["fog", "glass blur"]
   links = page.run("return [...document.querySelectorAll('.numbers a')].map((a) => a.href)")
   assert links and all(Path(unquote(urlparse(link).path)).read_text().startswith("{") for link in set(links))
-  assert any("jaxrobust reproduce alpha/digits" in text for text in page.texts("table.cells code"))
+  assert any(
+    re.fullmatch(r"jaxrobust reproduce \S+/results/alpha/digits\S+", text) for text in page.texts("table.cells code")
+  )
   page.browser.back()
   page.wait("table.board")
   assert page.texts("table.board tbody th.name bdi") == ["alpha"]

@@ -107,7 +107,7 @@ def test_the_files_behind_a_number_are_named(site):
     for cell in document["cells"]:
       flags = cells[model["name"], cell["data"], cell["condition"], cell["attack"], cell["eps"]]["robust"]
       assert cell["number"][0] == pytest.approx(100 * flags.mean(), abs=1e-3) and cell["number"][3] == len(flags)
-      assert cell["path"] in cell["command"]
+      assert cell["command"] is None and (root / "results" / cell["path"]).is_file()
 
 
 def test_curves_equal_the_cells(site):
