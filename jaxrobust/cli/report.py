@@ -1,4 +1,4 @@
-"""`jaxrobust report RESULTS --out site/`: tables, plots and the leaderboard page of a results folder."""
+"""`jaxrobust report RESULTS [MORE …] --out site/`: tables, plots and the leaderboard page of a results folder."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from jaxrobust.cli.configuration import parse
 from jaxrobust.core.errors import InputError
 
 DEFAULTS = {"out": "site", "plots": "auto"}
-USAGE = (
-  "RESULTS: a page, tables and plots of a results folder (local, or gs://… and the like); plots are auto, yes or no"
-)
+USAGE = """RESULTS [MORE …]: a page, tables and plots of results folders (one alone may be gs://… and the like);
+plots are auto, yes or no"""
 
 
 def run(argv: list[str]) -> int:
-  words = [word for word in argv[:1] if not word.startswith("--")]
+  words: list[str] = []
+  while len(words) < len(argv) and not argv[len(words)].startswith("--"):
+    words.append(argv[len(words)])
   config = parse("report", argv[len(words) :], DEFAULTS, USAGE)
   if not words:
     raise InputError("say which results: jaxrobust report RESULTS --out=site")
@@ -23,7 +24,8 @@ def run(argv: list[str]) -> int:
   there = importlib.util.find_spec("matplotlib") is not None
   from jaxrobust.report.report import write_report
 
-  written = write_report(words[0], config.out, plots=config.plots == "yes" or (config.plots == "auto" and there))
+  plots = config.plots == "yes" or (config.plots == "auto" and there)
+  written = write_report(words[0], config.out, also=words[1:], plots=plots)
   for problem in written.problems:
     print(f"finding: {problem}")
   if config.plots == "auto" and not there:

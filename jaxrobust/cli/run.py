@@ -23,6 +23,7 @@ DEFAULTS = {
   "seed": 0,
   "batch_size": 0,
   "out": "runs/local",
+  "show": (),
   "quiet": False,
 }
 
@@ -70,7 +71,7 @@ def run(argv: list[str]) -> int:
   ]
   print_reports(f"{config.data}, accuracy in % ({config.norm} {config.eps})", reports)
   print(f"models are in {out / 'models'}, cells in {out / 'results'}")
-  print(f"the page is {write_report(out / 'results', out / 'site').page}")
+  print(f"the page is {write_report(out / 'results', out / 'site', also=config.show).page}")
   return 0
 
 

@@ -5,7 +5,6 @@ The flags are the truth: where a cell has them, the accuracy is counted from the
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +16,7 @@ from jaxrobust.analysis.proportions import wilson
 from jaxrobust.core.errors import CorruptFileError, JaxrobustError
 from jaxrobust.core.threat import inside
 from jaxrobust.results.cell import Cell, Result
-from jaxrobust.results.folder import Folder, open_folder
+from jaxrobust.results.folder import Folder
 from jaxrobust.results.reader import find_items, read_results
 from jaxrobust.results.rows import attack_norm, budget_value, describe_model, parse_corruption, transfer_source
 
@@ -60,7 +59,7 @@ class Fact:
   correct: np.ndarray | None
   strength: Curve | None
   about: Mapping[str, Any]
-  command: str
+  command: str | None
   findings: tuple[str, ...] = ()
 
   @property
@@ -110,9 +109,8 @@ class Facts:
     return dict(sorted(found.items()))
 
 
-def read_facts(root: str | os.PathLike, folder: Folder | None = None) -> Facts:
+def read_facts(folder: Folder) -> Facts:
   """Facts of every cell of a folder; damaged files become problems."""
-  folder = folder or open_folder(root)
   facts = Facts()
   on_error: Callable[[JaxrobustError], object] = lambda error: facts.problems.append(str(error))
   for item, result in read_results(folder, find_items(folder), on_error):
@@ -120,7 +118,7 @@ def read_facts(root: str | os.PathLike, folder: Folder | None = None) -> Facts:
       facts.facts.append(make_fact(item.path, result))
     except (JaxrobustError, ValueError, TypeError, OverflowError) as error:
       facts.problems.append(f"{folder.show(item.path)}: {error}")
-  facts.facts = newest(facts.facts)
+  facts.facts = largest(facts.facts)
   return facts
 
 
@@ -151,7 +149,7 @@ def make_fact(path: str, result: Result) -> Fact:
     correct=correct if distance is not None else None,
     strength=strength,
     about=describe_model(result.config, result.provenance),
-    command=_command(path, result.provenance),
+    command=_command(result.provenance),
     findings=tuple(_finding(finding) for finding in result.findings),
   )
 
@@ -160,19 +158,19 @@ def _flags(array: np.ndarray | None) -> np.ndarray | None:
   return array if array is not None and array.dtype == bool and array.size else None
 
 
-def _command(path: str, provenance: Mapping[str, Any]) -> str:
-  """What computes the cell again, or where it was taken from."""
+def _command(provenance: Mapping[str, Any]) -> str | None:
+  """What computed the cell, or where it was taken from, where that is known."""
   command, source = provenance.get("command"), provenance.get("source")
   if isinstance(command, str):
     return command
-  return f"imported: {source}" if isinstance(source, str) else f"jaxrobust reproduce {path}"
+  return f"imported: {source}" if isinstance(source, str) else None
 
 
 def _finding(finding: Mapping[str, Any]) -> str:
   return f"{finding.get('kind', 'finding')}: {finding.get('text', '')}"
 
 
-def newest(facts: Sequence[Fact]) -> list[Fact]:
+def largest(facts: Sequence[Fact]) -> list[Fact]:
   """One fact per question: of cells that differ only in n and seed, the one with most examples, then the first seed."""
   best: dict[tuple, Fact] = {}
   for fact in facts:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from jaxrobust.report.boards import make_boards
 from jaxrobust.report.facts import read_facts
 from jaxrobust.report.site import write_site
 from jaxrobust.report.tables import write_tables
-from jaxrobust.results.folder import open_folder
+from jaxrobust.results.folder import join_folders
 
 
 @dataclass(frozen=True)
@@ -25,16 +25,17 @@ class Written:
   plots: int
 
 
-def write_report(root: str | os.PathLike, out: str | os.PathLike, *, plots: bool = False) -> Written:
+def write_report(root: str | Path, out: str | Path, *, also: Sequence[str | Path] = (), plots: bool = False) -> Written:
   """Reads the cells of a folder or address and writes the page, the tables and, if asked for, the plots.
 
   Args:
     root: the results folder, or an address that fsspec knows.
     out: the folder of the report.
+    also: further results folders on this machine, shown beside the first.
     plots: also draw publication plots, which takes matplotlib.
   """
-  folder, out = open_folder(root), Path(out)
-  facts = read_facts(root, folder)
+  folder, out = join_folders(root, also), Path(out)
+  facts = read_facts(folder)
   models, boards = facts.by_model(), make_boards(facts.facts)
   page = write_site(folder, models, boards, facts.problems, out)
   write_tables(boards, out / "tables")

@@ -44,7 +44,7 @@ def write_site(
   static = resources.files("jaxrobust.report") / "static"
   for name in STATIC:
     write_if_new(out / name, (static / name).read_bytes())
-  document = {**index_document(boards, models, problems), "root": _link(folder, out)}
+  document = {**index_document(boards, models, problems), "root": _link(folder, out), "given": folder.show("x")[:-1]}
   write_if_new(out / "data" / "index.js", as_script("boards", document))
   images = {file.path: file.size for file in folder.files() if file.path.endswith(IMAGES)}
   names = set()

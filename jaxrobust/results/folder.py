@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from jaxrobust.core.errors import StorageError, first_line
+from jaxrobust.core.errors import InputError, StorageError, first_line
 from jaxrobust.core.files import atomic_write
 from jaxrobust.core.optional import require
 
@@ -48,16 +48,29 @@ def open_folder(root: str | os.PathLike) -> Folder:
   return RemoteFolder(text) if "://" in text else LocalFolder(Path(text))
 
 
-class LocalFolder:
-  """A folder on this machine."""
+def join_folders(root: str | os.PathLike, also: Sequence[str | os.PathLike] = ()) -> Folder:
+  """Several folders on this machine as one, whose paths begin at the first."""
+  if not also:
+    return open_folder(root)
+  if any("://" in os.fspath(each) for each in (root, *also)):
+    raise InputError("only folders on this machine can be shown together")
+  return LocalFolder(Path(root), [Path(each) for each in also])
 
-  def __init__(self, root: Path):
-    if not root.is_dir():
-      raise StorageError(f"cannot read results from {root}: no such folder")
-    self.root = root
+
+class LocalFolder:
+  """A folder on this machine; `also` are others, found on the way from it (`../other/…`)."""
+
+  def __init__(self, root: Path, also: Sequence[Path] = ()):
+    for each in (root, *also):
+      if not each.is_dir():
+        raise StorageError(f"cannot read results from {each}: no such folder")
+    self.root, self.also = root, also
 
   def files(self) -> Iterator[File]:
     yield from self._walk(os.fspath(self.root), "", 0)
+    for each in self.also:
+      way = Path(os.path.relpath(each.absolute(), self.root.absolute())).as_posix()
+      yield from self._walk(os.fspath(each), f"{way}/", 0)
 
   def _walk(self, folder: str, prefix: str, depth: int) -> Iterator[File]:
     try:

@@ -17,6 +17,7 @@ from jaxrobust.results.cell import SCHEMA
 from jaxrobust.results.folder import Folder, open_folder
 from jaxrobust.results.reader import Item, find_items, parse_item, read_items
 from jaxrobust.results.rows import COLUMNS, error_row, make_row
+from jaxrobust.results.worker import read_in_processes
 
 INDEX = ".index.parquet"
 PORTION = 2048
@@ -33,7 +34,7 @@ def build_index(root: str | os.PathLike) -> Any:
   items = find_items(folder)
   known = _load(folder)
   if known is None:
-    table = _read_table(folder, items)
+    table = _read(root, folder, items)
     _save(folder, table)
     return table
   pa = require("pyarrow", "report", "the results index")
@@ -43,12 +44,19 @@ def build_index(root: str | os.PathLike) -> Any:
     return known
   kept = {item.path for item in items} - {item.path for item in changed}
   mask = pa.array([path in kept for path in known["path"].to_pylist()], pa.bool_())
-  table = pa.concat_tables([known.filter(mask), _read_table(folder, changed)])
+  table = pa.concat_tables([known.filter(mask), _read(root, folder, changed)])
   _save(folder, table)
   return table
 
 
-def _read_table(folder: Folder, items: list[Item]) -> Any:
+def _read(root: str | os.PathLike, folder: Folder, items: list[Item]) -> Any:
+  pa = require("pyarrow", "report", "the results index")
+  tables = read_in_processes(root, items)
+  return read_table(folder, items) if tables is None else pa.concat_tables(tables)
+
+
+def read_table(folder: Folder, items: list[Item]) -> Any:
+  """The rows of some items, in their order."""
   pa = require("pyarrow", "report", "the results index")
   # In portions: a hundred thousand rows of Python objects would keep the garbage collector busy.
   parts = [_table(_read_rows(folder, items[at : at + PORTION])) for at in range(0, len(items), PORTION)]

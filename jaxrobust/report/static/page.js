@@ -68,6 +68,8 @@ const JR = (() => {
       h("button", { type: "button", disabled: page === last, onclick: () => go(page + 1) }, "Next"));
   }
 
+  const collator = new Intl.Collator("en", { numeric: true });
+
   // ---- the leaderboard -----------------------------------------------------------------------------------------
   const first = { data: "", threat: "", family: "", technique: "", q: "", sort: "", dir: "desc", page: "0", intervals: "", all: "" };
   let view = { ...first };
@@ -95,7 +97,7 @@ const JR = (() => {
     });
     const at = view.sort === "name" ? -1 : Math.max(board.columns.findIndex((column) => column.key === view.sort), 0) + 1;
     const sign = view.dir === "asc" ? 1 : -1;
-    const byName = (a, b) => index.models[a[0]].name.localeCompare(index.models[b[0]].name, "en", { numeric: true });
+    const byName = (a, b) => collator.compare(index.models[a[0]].name, index.models[b[0]].name);
     return rows.sort((a, b) => {
       if (at < 0) return sign * byName(a, b);
       if (a[at] === null || b[at] === null) return (a[at] === null) - (b[at] === null) || byName(a, b);
@@ -228,6 +230,10 @@ const JR = (() => {
     }
     return waiting.get(id);
   }
+
+  // Cells that do not say what made them can be computed again by their own file.
+  const quoted = (word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
+  const commandOf = (cell) => cell.command ?? `jaxrobust reproduce ${quoted(index.given + cell.path)}`;
 
   function copyButton(text) {
     const button = h("button", { type: "button", class: "copy", onclick: () => {
@@ -367,7 +373,7 @@ const JR = (() => {
       const rows = doc.cells.slice(page * PAGE, (page + 1) * PAGE).map((cell) => h("tr", {},
         h("td", { class: "left" }, cell.data), h("td", { class: "left" }, cell.condition), h("td", { class: "left wrap" }, cell.eps ? `${cell.attack}@${cell.eps}` : cell.attack === "none" ? "no attack" : cell.attack),
         h("td", { title: tell(cell.number) }, percent(cell.number[0])), h("td", { class: "quiet" }, span(cell.number)), h("td", {}, cell.number[3].toLocaleString("en")), h("td", {}, String(cell.seed)),
-        h("td", { class: "left wrap" }, h("details", {}, h("summary", {}, "Command and file"), h("div", {}, h("code", {}, cell.command), copyButton(cell.command)), h("div", {}, fileLink(cell.path)), cell.findings.map((text) => h("div", { class: "note" }, text))))));
+        h("td", { class: "left wrap" }, h("details", {}, h("summary", {}, "Command and file"), h("div", {}, h("code", {}, commandOf(cell)), copyButton(commandOf(cell))), h("div", {}, fileLink(cell.path)), cell.findings.map((text) => h("div", { class: "note" }, text))))));
       body.replaceChildren(table(`${many(doc.cells.length, "cell")} of this model`, [...headers("Data set", "Condition", "Attack"), h("th", { scope: "col" }, "Accuracy"), h("th", { scope: "col" }, "95 % interval"), h("th", { scope: "col" }, "Examples"), h("th", { scope: "col" }, "Seed"), ...headers("Source")], rows, "cells"), pager(doc.cells.length, page, draw) || "");
     };
     draw(0);
