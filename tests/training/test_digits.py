@@ -1,4 +1,7 @@
-"""Every robust technique trains the small network on the digits: its own loss falls."""
+"""Robust techniques train the small network on the digits: the loss of each falls.
+
+Free training, distillation, SWA, RepVGG and hypersphere embedding do so in `test_weights.py`.
+"""
 
 from __future__ import annotations
 
@@ -22,17 +25,14 @@ MEAN = STD = (0.5, 0.5, 0.5)
 SHORT = {"num_steps": 2, "step_size": 0.5, "eps": "0.05"}
 TECHNIQUES = {
   "pgd-score": SHORT,
-  "trades-score": SHORT,
   "mart": SHORT,
   "alp": SHORT,
-  "free-at": {"replays": 2, "eps": "0.05"},
   "mm-at": SHORT,
   "vr": SHORT,
   "ensemble-at": {"sources": ("other",)},
   "mma": SHORT | {"bisections": 2},
   "fat": SHORT,
   "hat": SHORT | {"helper": "other"},
-  "distill": {"teacher": "other"},
   "multi-at": SHORT | {"mode": "msd", "budgets": {"linf": "0.05", "l2": "0.5"}},
 }
 
