@@ -9,8 +9,6 @@ over the step. Steps and bare evaluations are measured in turns, on random image
 
 from __future__ import annotations
 
-import statistics
-import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -19,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from jaxrobust.bench.rows import Row
+from jaxrobust.bench.rows import Row, alternate
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.mesh import make_mesh
@@ -115,18 +113,11 @@ def run(arch: str = "resnet20", batch_size: int = 128, repeats: int = 7, names: 
 def _row(name: str, arch: str, rows: Any, parts: dict[str, Callable[[], Any]], repeats: int) -> Row:
   needs, step = CONTESTANTS[name].needs, step_of(CONTESTANTS[name], arch, rows)
   wanted = {part: function for part, function in parts.items() if getattr(needs, part)}
-  times: dict[str, list[float]] = {part: [] for part in ("step", *wanted)}
-  jax.block_until_ready(step())
-  for _ in range(repeats):
-    # In turns: a noisy moment hurts all alike.
-    for part, function in (("step", step), *wanted.items()):
-      begin = time.perf_counter()
-      jax.block_until_ready(function())
-      times[part].append(time.perf_counter() - begin)
-  typical = {part: statistics.median(values) for part, values in times.items()}
-  bare = sum(getattr(needs, part) * typical[part] for part in wanted)
-  label = f"{arch} {name}"
-  return Row(label, len(rows[0]) / typical["step"], "images/s", efficiency=bare / typical["step"])
+  contestants = {"step": step, **wanted}
+  alternate(contestants, 1)  # Compiles.
+  best = alternate(contestants, repeats)[0]
+  bare = sum(getattr(needs, part) * best[part] for part in wanted)
+  return Row(f"{arch} {name}", len(rows[0]) / best["step"], "images/s", efficiency=bare / best["step"])
 
 
 def step_of(contestant: Contestant, arch: str, rows: Any) -> Callable[[], Any]:
@@ -156,7 +147,7 @@ def _variables(module: Any) -> Any:
 
 
 def bare_parts(module: Any, optimiser: Any, rows: Any) -> dict[str, Callable[[], Any]]:
-  """Each kind of evaluation alone, compiled and ready."""
+  """Each kind of evaluation alone."""
   pixels, classes = jnp.asarray(rows[0], jnp.float32) / 255, jnp.asarray(rows[1])
   variables = _variables(module)
   params, stats = variables["params"], variables.get("batch_stats", {})
@@ -178,6 +169,4 @@ def bare_parts(module: Any, optimiser: Any, rows: Any) -> dict[str, Callable[[],
     "coupled": (jax.jit(jax.grad(lambda x, p: trained(p, x))), (pixels, params)),
     "updates": (jax.jit(update), (params, params, optimiser.init(params))),
   }
-  for program, arguments in programs.values():
-    jax.block_until_ready(program(*arguments))
   return {name: lambda p=program, a=arguments: p(*a) for name, (program, arguments) in programs.items()}
