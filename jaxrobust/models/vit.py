@@ -12,14 +12,13 @@ from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
-import numpy as np
 from flax import linen as nn
 
 from jaxrobust.core.types import Array
 from jaxrobust.models.attention import Block, dense, depth_rates
 from jaxrobust.models.conv_stem import ConvStem
 from jaxrobust.models.layers import dropout, layer_norm
-from jaxrobust.models.patches import Hide, PatchConv, sine_positions
+from jaxrobust.models.patches import Hide, PatchConv
 from jaxrobust.models.registry import (
   IMAGENET_MEAN,
   IMAGENET_STD,
@@ -39,7 +38,6 @@ class ViT(nn.Module):
     conv_stem: whether four strided convolutions replace the patch embedding (patches of 16 pixels then).
     layer_scale: initial value of the learned factors on the branches (DeiT III); None has none.
     embed_class: whether the class token gets a position embedding of its own.
-    sine_start: whether position embeddings start as sines and cosines, which masked pre-training needs.
   """
 
   patch_size: int
@@ -50,7 +48,6 @@ class ViT(nn.Module):
   conv_stem: bool = False
   layer_scale: float | None = None
   embed_class: bool = True
-  sine_start: bool = False
   drop_rate: float = 0.0
   drop_path_rate: float = 0.0
 
@@ -61,6 +58,7 @@ class ViT(nn.Module):
       x = ConvStem((48, 96, 192, 384), (2, 2, 2, 2), self.features, name="patch_embed.proj.stem")(x)
     else:
       x = PatchConv(self.features, self.patch_size, name="patch_embed.proj")(x)
+    x = x.reshape(x.shape[0], -1, self.features)
     x = dropout(self._embed_position(x, hide), self.drop_rate, train)
     for index, rate in enumerate(depth_rates(self.drop_path_rate, (self.depth,))[0]):
       block = Block(
@@ -72,25 +70,13 @@ class ViT(nn.Module):
     return dense(self.num_classes, "head")(layer_norm("norm")(x[:, 0]))
 
   def _embed_position(self, x: Array, hide: Hide) -> Array:
-    start = (
-      _sines(x.shape[1], x.shape[2], self.features, self.embed_class)
-      if self.sine_start
-      else nn.initializers.normal(0.02)
-    )
-    x = x.reshape(x.shape[0], -1, self.features)
     token = self.param("cls_token", nn.initializers.normal(1e-6), (1, 1, self.features))
     token = jnp.broadcast_to(token.astype(x.dtype), (x.shape[0], 1, self.features))
     shape = (1, x.shape[1] + self.embed_class, self.features)
-    position = self.param("pos_embed", start, shape).astype(x.dtype)
+    position = self.param("pos_embed", nn.initializers.normal(0.02), shape).astype(x.dtype)
     if self.embed_class:
       token, position = token + position[:, :1], position[:, 1:]
     return jnp.concatenate([token, hide(x, position)], axis=1)
-
-
-def _sines(rows: int, columns: int, features: int, embed_class: bool) -> Callable[..., Array]:
-  """Initial position embeddings; that of the class token is zero."""
-  table = np.pad(sine_positions(rows, columns, features), ((int(embed_class), 0), (0, 0)))
-  return lambda key, shape: jnp.asarray(table, jnp.float32).reshape(shape)
 
 
 # Features, depth, heads.
@@ -141,7 +127,7 @@ MODELS.register("cifar-vit_base_patch4")(
 
 MODELS.register("vit-micro")(
   ModelSpec(
-    functools.partial(ViT, 4, 64, 2, 4),
+    functools.partial(ViT, patch_size=4, features=64, depth=2, num_heads=4),
     (32, 32, 3),
     INCEPTION_MEAN,
     INCEPTION_STD,

@@ -10,6 +10,8 @@ from flax import linen as nn
 
 from jaxrobust.core.types import Array
 from jaxrobust.models.layers import batch_norm
+from jaxrobust.models.vit import ViT
+from jaxrobust.training.pretraining import transformer_start
 
 
 class Contrast(nn.Module):
@@ -36,6 +38,14 @@ class Contrast(nn.Module):
   @property
   def num_classes(self) -> int:
     return self.features
+
+  def init(self, rngs: Any, *inputs: Any, **options: Any) -> Any:
+    variables = super().init(rngs, *inputs, **options)
+    if not isinstance(self.backbone, ViT):
+      return variables
+    params = transformer_start(variables["params"], rngs["params"])
+    carried = {**variables["batch_stats"], "momentum": jax.tree.map(jnp.copy, params)} if self.momentum else {}
+    return {**variables, "params": params, **({"batch_stats": carried} if carried else {})}
 
   @nn.compact
   def __call__(self, x: Array, train: bool = False, target: bool = False, **inputs: Any) -> Array:

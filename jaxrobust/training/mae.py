@@ -10,6 +10,7 @@ cosines, but are learned.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +22,7 @@ from jaxrobust.models.attention import Block, dense
 from jaxrobust.models.layers import layer_norm
 from jaxrobust.models.patches import patchify, sine_positions
 from jaxrobust.models.vit import ViT
+from jaxrobust.training.pretraining import transformer_start
 from jaxrobust.training.technique import TECHNIQUES, Batch, Context, Losses, Network
 
 
@@ -41,6 +43,10 @@ class Autoencoder(nn.Module):
   @property
   def num_classes(self) -> int:
     return self.backbone.num_classes
+
+  def init(self, rngs: Any, *inputs: Any, **options: Any) -> Any:
+    variables = super().init(rngs, *inputs, **options)
+    return {**variables, "params": transformer_start(variables["params"], rngs["params"])}
 
   @nn.compact
   def __call__(self, x: Array, train: bool = False, order: Array | None = None) -> Array:
@@ -89,8 +95,7 @@ class MAE:
   def wrap(self, module: nn.Module) -> nn.Module:
     if not isinstance(module, ViT):
       raise InputError(f"mae needs a plain vision transformer (vit_…, deit_…), not {type(module).__name__}")
-    encoder = module.clone(sine_start=True)
-    return Autoencoder(encoder, 1 - self.hidden, self.features, self.depth, self.num_heads)
+    return Autoencoder(module, 1 - self.hidden, self.features, self.depth, self.num_heads)
 
   def loss(self, network: Network, batch: Batch, context: Context) -> Losses:
     size = context.classifier.apply.module.backbone.patch_size  # type: ignore[attr-defined]

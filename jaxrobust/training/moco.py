@@ -22,7 +22,6 @@ from flax import linen as nn
 
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.types import Array
-from jaxrobust.models.vit import ViT
 from jaxrobust.training.contrast import Contrast, follow
 from jaxrobust.training.technique import TECHNIQUES, Batch, Context, Losses, Network
 from jaxrobust.training.views import ContrastiveViews, two_views
@@ -96,8 +95,7 @@ class MoCoV3:
     _check(self.temperature, self.momentum)
 
   def wrap(self, module: nn.Module) -> nn.Module:
-    sines = {"sine_start": True} if isinstance(module, ViT) else {}
-    backbone = module.clone(num_classes=self.hidden, **sines)
+    backbone = module.clone(num_classes=self.hidden)
     return Contrast(backbone, self.features, self.hidden, normalised=True, predictor=True, momentum=True)
 
   def loss(self, network: Network, batch: Batch, context: Context) -> Losses:

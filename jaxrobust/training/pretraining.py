@@ -11,9 +11,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import flax
+import jax
+import jax.numpy as jnp
+import numpy as np
 from flax import linen as nn
 
 from jaxrobust.core.errors import InputError
+from jaxrobust.core.types import Array
+from jaxrobust.models.patches import sine_positions
 from jaxrobust.training.config import TrainConfig
 
 
@@ -38,3 +44,21 @@ def backbone_variables(module: nn.Module, variables: dict[str, Any]) -> dict[str
   if not hasattr(module, "backbone"):
     return variables
   return {name: collection["backbone"] for name, collection in variables.items() if "backbone" in collection}
+
+
+def transformer_start(params: Any, key: Array) -> Any:
+  """Initial weights as MAE and MoCo v3 have them: evenly distributed kernels, positions as sines and cosines.
+
+  Glorot and Bengio 2010; the usual normal ones of deviation 0.02 are too small for small networks.
+  """
+  flat = flax.traverse_util.flatten_dict(params)
+  for number, (name, leaf) in enumerate(sorted(flat.items())):
+    if name[-1] == "kernel" and leaf.ndim > 1:
+      fans = int(np.prod(leaf.shape[:-1])) + leaf.shape[-1]
+      flat[name] = jax.random.uniform(jax.random.fold_in(key, number), leaf.shape, minval=-1.0) * np.sqrt(6 / fans)
+    elif name[-1] == "pos_embed":
+      _, count, features = leaf.shape
+      side = int(np.sqrt(count))
+      table = sine_positions(side, side, features)
+      flat[name] = jnp.pad(jnp.asarray(table), ((count - side * side, 0), (0, 0)))[None]
+  return flax.traverse_util.unflatten_dict(flat)
