@@ -9,6 +9,7 @@ over the step. Steps and bare evaluations are measured in turns, on random image
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -169,4 +170,4 @@ def bare_parts(module: Any, optimiser: Any, rows: Any) -> dict[str, Callable[[],
     "coupled": (jax.jit(jax.grad(lambda x, p: trained(p, x))), (pixels, params)),
     "updates": (jax.jit(update), (params, params, optimiser.init(params))),
   }
-  return {name: lambda p=program, a=arguments: p(*a) for name, (program, arguments) in programs.items()}
+  return {name: functools.partial(program, *arguments) for name, (program, arguments) in programs.items()}

@@ -38,6 +38,23 @@ class DataSource(Protocol):
   def subset(self, n: int) -> DataSource: ...
 
 
+class SourceView:
+  """What a source that is made of another one takes from it, unless it says otherwise."""
+
+  source: DataSource
+
+  @property
+  def name(self) -> str:
+    return self.source.name
+
+  @property
+  def num_classes(self) -> int:
+    return self.source.num_classes
+
+  def __len__(self) -> int:
+    return len(self.source)
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class ArraySource:
   """A data set held in arrays; `images` may be a memory map larger than memory.

@@ -7,6 +7,7 @@ clean pass per data set and condition, their compiled programs and their loaded 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -106,6 +107,7 @@ def prepare(
   """
   known: dict[str, DataSource | str] = {plan.setting.data: source if n is None else source.subset(n)}
   conditions: dict[tuple[str, str], DataSource] = {}
+  uses = Counter((part.data, part.condition) for part in plan.parts for _ in part.entries)
   tasks, missing = [], {}
   for part in plan.parts:
     place = part.data, part.condition
@@ -118,7 +120,9 @@ def prepare(
       continue
     try:
       if place not in conditions:
-        conditions[place] = shared.keep(under(found, part.condition, options.seed), *place)
+        seen = under(found, part.condition, options.seed)
+        # Images that only one cell looks at are not worth the memory.
+        conditions[place] = seen if uses[place] == 1 else shared.keep(seen, *place)
     except InputError as error:
       if len(plan.parts) == 1:
         raise

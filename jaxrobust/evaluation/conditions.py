@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from jaxrobust.core.errors import InputError
-from jaxrobust.data.source import DataSource
+from jaxrobust.data.source import DataSource, SourceView
 from jaxrobust.evaluation.sequences import sequence_source
 from jaxrobust.evaluation.system_noise import system_source
 from jaxrobust.noises.lowpass import low_pass
@@ -69,7 +69,7 @@ def _filtered(images: jax.Array, bandwidth: int) -> jax.Array:
 
 
 @dataclass(frozen=True, eq=False)
-class NoisySource:
+class NoisySource(SourceView):
   """A data source whose images pass through a noise; labels and ids stay."""
 
   source: DataSource
@@ -77,19 +77,8 @@ class NoisySource:
   seed: int = 0
 
   @property
-  def name(self) -> str:
-    return self.source.name
-
-  @property
   def condition(self) -> str:
     return self.noise.id
-
-  @property
-  def num_classes(self) -> int:
-    return self.source.num_classes
-
-  def __len__(self) -> int:
-    return len(self.source)
 
   def take(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The corrupted examples with these ids."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.types import Array
-from jaxrobust.data.source import DataSource
+from jaxrobust.data.source import DataSource, SourceView
 from jaxrobust.evaluation.metrics.flips import is_noise
 from jaxrobust.noises.registry import check_size, noise_key_data
 from jaxrobust.noises.sequences import Sequence, make_sequence
@@ -26,7 +26,7 @@ _ROWS = 4
 
 
 @dataclass(frozen=True, eq=False)
-class SequenceSource:
+class SequenceSource(SourceView):
   """A data source whose images become perturbation sequences; `take` gives the images they start from."""
 
   source: DataSource
@@ -34,19 +34,8 @@ class SequenceSource:
   seed: int = 0
 
   @property
-  def name(self) -> str:
-    return self.source.name
-
-  @property
   def condition(self) -> str:
     return f"sequence-{self.sequence.name}" + ("" if self.sequence.table == 224 else f"-t{self.sequence.table}")
-
-  @property
-  def num_classes(self) -> int:
-    return self.source.num_classes
-
-  def __len__(self) -> int:
-    return len(self.source)
 
   def take(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The unperturbed examples with these ids."""

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from jaxrobust.core.classifier import Classifier
-from jaxrobust.data.source import ArraySource, DataSource
+from jaxrobust.data.source import ArraySource, DataSource, SourceView
 from jaxrobust.engine.verdict import CleanLogits
 from jaxrobust.evaluation.sequences import SequenceSource
 from jaxrobust.models.zoo import fingerprint
@@ -23,7 +23,7 @@ from jaxrobust.models.zoo import fingerprint
 LARGEST_KEPT = 1 << 30
 
 
-class KeptSource:
+class KeptSource(SourceView):
   """A source whose images are costly to make (corrupted, decoded): each is made once and kept."""
 
   def __init__(self, source: DataSource, image_shape: tuple[int, ...]):
@@ -33,19 +33,8 @@ class KeptSource:
     self._there = np.zeros(len(source), bool)
 
   @property
-  def name(self) -> str:
-    return self.source.name
-
-  @property
   def condition(self) -> str:
     return getattr(self.source, "condition", "clean")
-
-  @property
-  def num_classes(self) -> int:
-    return self.source.num_classes
-
-  def __len__(self) -> int:
-    return len(self.source)
 
   def take(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The examples with these ids."""

@@ -9,12 +9,12 @@ import numpy as np
 
 from jaxrobust.core.errors import InputError
 from jaxrobust.data.encoded import EncodedSource
-from jaxrobust.data.source import DataSource
+from jaxrobust.data.source import DataSource, SourceView
 from jaxrobust.noises.system import DECODERS, RESIZES, available, read_image
 
 
 @dataclass(frozen=True, eq=False)
-class SystemSource:
+class SystemSource(SourceView):
   """An encoded data set read with a chosen decoder and resize."""
 
   source: EncodedSource
@@ -23,19 +23,8 @@ class SystemSource:
   size: int = 224
 
   @property
-  def name(self) -> str:
-    return self.source.name
-
-  @property
   def condition(self) -> str:
     return f"system-{self.decoder}-{self.resize}"
-
-  @property
-  def num_classes(self) -> int:
-    return self.source.num_classes
-
-  def __len__(self) -> int:
-    return len(self.source)
 
   def take(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The examples with these ids, decoded and resized."""
