@@ -107,7 +107,6 @@ def prepare(
   """
   known: dict[str, DataSource | str] = {plan.setting.data: source if n is None else source.subset(n)}
   conditions: dict[tuple[str, str], DataSource] = {}
-  uses = Counter((part.data, part.condition) for part in plan.parts for _ in part.entries)
   tasks, missing = [], {}
   for part in plan.parts:
     place = part.data, part.condition
@@ -120,9 +119,7 @@ def prepare(
       continue
     try:
       if place not in conditions:
-        seen = under(found, part.condition, options.seed)
-        # Images that only one cell looks at are not worth the memory.
-        conditions[place] = seen if uses[place] == 1 else shared.keep(seen, *place)
+        conditions[place] = under(found, part.condition, options.seed)
     except InputError as error:
       if len(plan.parts) == 1:
         raise
@@ -132,7 +129,10 @@ def prepare(
       job = make_job(shared, model, conditions[place], entry, out, options)
       tasks.append(Task(part, entry, replace(job, title=title_of(part, entry))))
   stored = frozenset(task.job.cell.path(task.job.root) for task in tasks if find_stored(task.job) is not None)
-  return Campaign(plan, tuple(tasks), missing, stored)
+  campaign = Campaign(plan, tuple(tasks), missing, stored)
+  used = Counter(task.job.config["data_fingerprint"] for task in campaign.left)
+  shared.repeated = frozenset(name for name, times in used.items() if times > 1)
+  return campaign
 
 
 def _look_up(name: str, n: int | None, classes: int) -> DataSource | str:
