@@ -37,7 +37,7 @@ DEFAULTS = {
   "quiet": False,
 }
 # Say where and how cells are computed, not what they are.
-_FREE = ("out", "batch_size", "save_images", "save_seconds", "distributed", "quiet", "only")
+_FREE = ("out", "batch_size", "save_images", "save_seconds", "distributed", "processes", "quiet", "only")
 
 
 def run(argv: list[str]) -> int:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from ml_collections import ConfigDict
 
+from jaxrobust.cli import evaluate as evaluate_command
 from jaxrobust.cli.configuration import parse
 from jaxrobust.cli.table import print_reports
 from jaxrobust.core.compilation import enable_compilation_cache
@@ -63,6 +65,7 @@ def run(argv: list[str]) -> int:
       name=name,
       out=out / "results",
       options=options,
+      command=_command(config, name),
     )
     for name, folder in folders.items()
   ]
@@ -70,3 +73,12 @@ def run(argv: list[str]) -> int:
   print(f"models are in {out / 'models'}, cells in {out / 'results'}")
   print(f"the page is {write_report(out / 'results', out / 'site', also=config.show).page}")
   return 0
+
+
+def _command(config: ConfigDict, name: str) -> Callable[[str], str]:
+  """The evaluation of one of the networks as a command of its own."""
+  asked = ConfigDict(evaluate_command.DEFAULTS)
+  asked.model = str(Path(config.out) / "models" / name)
+  for key in ("data", "suite", "norm", "eps", "n", "seed"):
+    asked[key] = config[key]
+  return lambda title: evaluate_command.command_of(asked, title)

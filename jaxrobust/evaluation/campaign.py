@@ -18,7 +18,7 @@ from jaxrobust.attacks.schedule import CleanPass, Schedule
 from jaxrobust.core.errors import InputError, JaxrobustError
 from jaxrobust.core.progress import show_all
 from jaxrobust.core.types import Cost
-from jaxrobust.data.registry import load_data
+from jaxrobust.data.registry import DATASETS, load_data
 from jaxrobust.data.source import DataSource
 from jaxrobust.engine.options import EngineOptions
 from jaxrobust.engine.scheduler import Engine
@@ -87,7 +87,8 @@ class Campaign:
     for title, tasks in attacks.items():
       examples = sum(task.job.cell.n for task in tasks)
       times = "" if seconds is None else f", at most {readable(seconds * sum(task.cost for task in tasks))}"
-      yield f"  {title}: {len(tasks)} cells, {examples} examples{times}"
+      cells_here = "1 cell" if len(tasks) == 1 else f"{len(tasks)} cells"
+      yield f"  {title}: {cells_here}, {examples} examples{times}"
     if seconds is not None and left:
       total = seconds * sum(task.cost for task in left)
       yield f"at most {readable(total)} in all, compilation aside; less where examples break early"
@@ -135,7 +136,9 @@ def _look_up(name: str, n: int | None, classes: int) -> DataSource | str:
   try:
     source = load_data(name)
   except JaxrobustError as error:
-    return str(error)
+    entry = DATASETS.get(name.partition(":")[0])
+    reason = str(error)
+    return reason if entry is None or entry.source in reason else f"{reason}; get it from {entry.source}: {entry.get}"
   if source.num_classes != classes:
     return f"it has {source.num_classes} classes, the classifier {classes}"
   return source if n is None else source.subset(min(n, len(source)))
@@ -217,5 +220,5 @@ def readable(seconds: float) -> str:
   ('42 s', '10 min', '5.6 h')
   """
   if seconds < 100:
-    return f"{seconds:.0f} s"
+    return f"{seconds:.0f} s" if seconds >= 1 else "1 s"
   return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

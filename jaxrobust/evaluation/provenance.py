@@ -12,7 +12,7 @@ import jax
 
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.models.registry import MODELS
-from jaxrobust.models.zoo import read_metadata
+from jaxrobust.models.zoo import find_classifier, read_metadata
 
 _PACKAGES = ("jaxrobust", "jax", "jaxlib", "flax", "optax", "numpy")
 
@@ -36,7 +36,7 @@ def provenance(precision: str) -> dict[str, Any]:
 
 def about_model(folder: str | Path, classifier: Classifier) -> dict[str, Any]:
   """What is known of a saved classifier: architecture, family, training technique, size, notes."""
-  metadata = read_metadata(folder)
+  metadata = read_metadata(find_classifier(folder))
   if metadata is None:
     return {}
   arch, notes = metadata["arch"], metadata["notes"]
@@ -55,9 +55,9 @@ def about_model(folder: str | Path, classifier: Classifier) -> dict[str, Any]:
 def _technique(notes: Mapping[str, Any]) -> str | None:
   """The techniques of a classifier that was trained here; nothing is guessed of others."""
   train = notes.get("train")
-  if not isinstance(train, Mapping):
+  if not isinstance(train, Mapping) or "techniques" not in train:
     return None
-  return "+".join(map(str, train.get("techniques", ()))) or "standard"
+  return "+".join(map(str, train["techniques"])) or "standard"
 
 
 def count_numbers(classifier: Classifier) -> int:

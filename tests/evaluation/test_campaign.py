@@ -141,6 +141,9 @@ def test_what_is_missing_is_listed_and_the_rest_runs(classifier, tmp_path, monke
   assert "get cifar10.1-v6 from https://" in report.missing["cifar10.1-v6"] and "imagenet-a" in report.missing
   assert sum(line.startswith("missing: ") for line in lines) == 2
   assert {part.data for part, _ in report.tasks} == {"digits32", "digits32-a"}
+  monkeypatch.delenv("JAXROBUST_DATASETS")
+  again = run(classifier, "oodrb,small", tmp_path)
+  assert "set JAXROBUST_DATASETS" in again.missing["imagenet-a"] and "https://" in again.missing["imagenet-a"]
 
 
 def test_targets_are_wrong_classes_and_reaching_them_is_the_only_success(classifier, tmp_path):
@@ -162,3 +165,13 @@ def test_some_adversarial_images_are_kept(classifier, tmp_path):
   np.testing.assert_array_equal(kept["label"], examples["label"][broken])
   np.testing.assert_array_equal(kept["prediction"], examples["prediction"][broken])
   assert 0 < np.abs(kept["clean"].astype(int) - kept["adversarial"]).max() <= 65
+
+
+def test_the_strength_curve_equals_runs_with_fewer_steps(classifier, tmp_path):
+  entry = lambda steps: attack_entry("bim", "24/255", num_steps=steps, step_size=0.1)
+  whole = run(classifier, [entry(8)], tmp_path).results[0].examples
+  for steps in (1, 3, 7, 8):
+    shorter = run(classifier, [entry(steps)], tmp_path).results[0].examples
+    standing = whole["correct"] & ((whole["broken_at"] < 0) | (whole["broken_at"] > steps))
+    np.testing.assert_array_equal(standing, shorter["robust"])
+  assert len(set(whole["broken_at"])) > 3 and (whole["broken_at"][~whole["correct"]] == 0).all()
