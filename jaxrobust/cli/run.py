@@ -24,6 +24,7 @@ DEFAULTS = {
   "batch_size": 0,
   "out": "runs/local",
   "show": (),
+  "save_images": 4,
   "quiet": False,
 }
 
@@ -55,7 +56,12 @@ def run(argv: list[str]) -> int:
     name: loop.train(setting, out / "models" / name, title=f"train {name}", quiet=config.quiet)
     for name, setting in settings.items()
   }
-  options = RunOptions(EngineOptions.for_platform(config.batch_size or None), seed=config.seed, quiet=config.quiet)
+  options = RunOptions(
+    EngineOptions.for_platform(config.batch_size or None),
+    seed=config.seed,
+    save_images=config.save_images,
+    quiet=config.quiet,
+  )
   reports = [
     evaluate(
       folder,

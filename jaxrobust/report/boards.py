@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from jaxrobust.report.facts import Fact, Number
+from jaxrobust.analysis.proportions import Proportion, proportion, wilson
+from jaxrobust.report.facts import Fact
 from jaxrobust.results.rows import budget_value
 
 
@@ -34,7 +35,7 @@ class Board:
   norm: str
   eps: str
   columns: tuple[Column, ...]
-  rows: dict[str, tuple[Number | None, ...]]
+  rows: dict[str, tuple[Proportion | None, ...]]
   paths: dict[str, tuple[tuple[str, ...], ...]]
 
   @property
@@ -52,7 +53,7 @@ CORRUPTED = Column(
   "corruptions", "Corruptions", "Mean accuracy over all corruptions and severities run, without an attack"
 )
 
-Entry = tuple[Number, tuple[str, ...]]
+Entry = tuple[Proportion, tuple[str, ...]]
 
 
 def make_boards(facts: Sequence[Fact]) -> list[Board]:
@@ -114,7 +115,7 @@ def _board(data: str, norm: str, eps: str, models: dict[str, list[Fact]]) -> Boa
   return Board(data, norm, eps, tuple(columns), numbers, paths)  # type: ignore[arg-type]
 
 
-Attacked = tuple[Number, np.ndarray | None, tuple[str, ...]]
+Attacked = tuple[Proportion, np.ndarray | None, tuple[str, ...]]
 
 
 def _attacks(facts: Sequence[Fact], norm: str, eps: str) -> dict[str, Attacked]:
@@ -129,7 +130,7 @@ def _attacks(facts: Sequence[Fact], norm: str, eps: str) -> dict[str, Attacked]:
     elif fact.cell.eps is None:
       flags = fact.flags_at(budget_value(eps) or 0.0)
       if flags is not None:
-        found[fact.cell.attack] = Number.of(int(flags.sum()), len(flags)), flags, (fact.path,)
+        found[fact.cell.attack] = proportion(flags), flags, (fact.path,)
   return found
 
 
@@ -144,7 +145,7 @@ def worst_case(attacked: Sequence[Attacked]) -> Entry:
     return min((number for number, _, _ in attacked), key=lambda number: number.value), paths
   n = min(len(each) for each in flags)
   standing = np.logical_and.reduce([each[:n] for each in flags])
-  return Number.of(int(standing.sum()), n), paths
+  return proportion(standing), paths
 
 
 def corruption_mean(facts: Sequence[Fact]) -> Entry | None:
@@ -154,8 +155,7 @@ def corruption_mean(facts: Sequence[Fact]) -> Entry | None:
     return None
   value = float(np.mean([fact.number.value for fact in found]))
   n = sum(fact.number.n for fact in found)
-  number = Number.of(round(value * n), n)
-  return Number(value, number.low, number.high, n), tuple(fact.path for fact in found)
+  return Proportion(value, *wilson(round(value * n), n), n), tuple(fact.path for fact in found)
 
 
 _UPPER = {

@@ -1,7 +1,7 @@
 """What the page reads: one document for the boards, one per model, loaded when it is opened.
 
 Documents are scripts that call a function with JSON, because a page opened from a disk may load scripts but not
-data. Numbers are per cent with two decimals.
+data.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from jaxrobust.analysis.curves import Curve
+from jaxrobust.analysis.proportions import Proportion
 from jaxrobust.report.boards import Board
 from jaxrobust.report.facts import Fact
 
@@ -28,6 +29,15 @@ def as_script(function: str, *values: Any) -> str:
   """
   words = [json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c") for value in values]
   return f"JR.{function}({', '.join(words)});\n"
+
+
+def in_percent(number: Proportion) -> list[float | int]:
+  """Value, low and high in per cent, and n; enough digits that rounding for people is the only rounding.
+
+  >>> in_percent(Proportion(1 / 3, 0.1, 0.7, 30))
+  [33.3333, 10.0, 70.0, 30]
+  """
+  return [*(round(100 * value, 4) for value in number[:3]), number.n]
 
 
 def model_id(model: str) -> str:
@@ -47,7 +57,7 @@ def index_document(boards: Sequence[Board], models: Mapping[str, Sequence[Fact]]
         "eps": board.eps,
         "columns": [{"key": c.key, "label": c.label, "title": c.title} for c in board.columns],
         "rows": [
-          [order[model], *(None if number is None else number.plain() for number in numbers)]
+          [order[model], *(None if number is None else in_percent(number) for number in numbers)]
           for model, numbers in board.rows.items()
         ],
       }
@@ -68,7 +78,7 @@ def transfer_maps(models: Mapping[str, Sequence[Fact]]) -> list[dict[str, Any]]:
     for fact in facts:
       if fact.source and fact.cell.condition == "clean":
         attack = fact.cell.id.rpartition(":")[2]
-        found.setdefault((fact.cell.data, attack), {})[fact.source, model] = fact.number.plain()[0]
+        found.setdefault((fact.cell.data, attack), {})[fact.source, model] = in_percent(fact.number)[0]
   maps = []
   for (data, attack), values in sorted(found.items()):
     sources, targets = (sorted({pair[side] for pair in values}) for side in (0, 1))
@@ -119,7 +129,7 @@ def _cell(fact: Fact) -> dict[str, Any]:
     "source": fact.source,
     "eps": cell.eps,
     "seed": cell.seed,
-    "number": fact.number.plain(),
+    "number": in_percent(fact.number),
     "path": fact.path,
     "command": fact.command,
     "findings": list(fact.findings),

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from jaxrobust.analysis.curves import Curve, accuracy_vs_budget, accuracy_vs_strength
-from jaxrobust.analysis.proportions import wilson
+from jaxrobust.analysis.proportions import Proportion, proportion, wilson
 from jaxrobust.core.errors import CorruptFileError, JaxrobustError
 from jaxrobust.core.threat import inside
 from jaxrobust.results.cell import Cell, Result
@@ -21,24 +21,6 @@ from jaxrobust.results.reader import find_items, read_results
 from jaxrobust.results.rows import attack_norm, budget_value, describe_model, parse_corruption, transfer_source
 
 CURVE_POINTS = 60
-
-
-@dataclass(frozen=True)
-class Number:
-  """An accuracy: k of n, with the ends of its 95 % interval (Wilson)."""
-
-  value: float
-  low: float
-  high: float
-  n: int
-
-  @classmethod
-  def of(cls, k: int, n: int) -> Number:
-    return cls(k / n, *wilson(k, n), n)
-
-  def plain(self) -> list[float | int]:
-    """As the page reads it: per cent and n; enough digits that rounding for people is the only rounding."""
-    return [*(round(100 * value, 4) for value in (self.value, self.low, self.high)), self.n]
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +35,7 @@ class Fact:
 
   cell: Cell
   path: str
-  number: Number
+  number: Proportion
   robust: np.ndarray | None
   distance: np.ndarray | None
   correct: np.ndarray | None
@@ -127,12 +109,12 @@ def make_fact(path: str, result: Result) -> Fact:
   cell, examples = result.cell, result.examples
   robust, correct = (_flags(examples.get(name)) for name in ("robust", "correct"))
   if robust is not None:
-    number = Number.of(int(robust.sum()), len(robust))
+    number = proportion(robust)
   else:
     value: Any = result.summary.get("robust_accuracy")
     if type(value) not in (int, float) or not 0 <= value <= 1 or cell.n > 2**53:
       raise CorruptFileError("the cell holds neither flags nor a robust_accuracy")
-    number = Number(float(value), *wilson(round(value * cell.n), cell.n), cell.n)
+    number = Proportion(float(value), *wilson(round(value * cell.n), cell.n), cell.n)
   distance = examples.get("distance") if cell.eps is None and cell.attack != "none" else None
   broken_at = examples.get("broken_at")
   strength = None

@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from jaxrobust.analysis.proportions import Proportion
 from jaxrobust.report.boards import Board
-from jaxrobust.report.facts import Number
 from jaxrobust.report.site import write_if_new
 from jaxrobust.results.cell import safe_name
 
@@ -35,7 +35,7 @@ def write_tables(boards: Sequence[Board], out: Path) -> list[Path]:
   return paths
 
 
-def ranked(board: Board) -> list[tuple[str, tuple[Number | None, ...]]]:
+def ranked(board: Board) -> list[tuple[str, tuple[Proportion | None, ...]]]:
   """The rows of a board, best first number first."""
   value = lambda numbers: -1.0 if numbers[0] is None else numbers[0].value
   return sorted(board.rows.items(), key=lambda row: (-value(row[1]), row[0]))
@@ -92,7 +92,7 @@ def as_latex(board: Board) -> str:
   )
 
 
-def _shown(number: Number | None) -> str:
+def _shown(number: Proportion | None) -> str:
   return "–" if number is None else f"{100 * number.value:.1f}"
 
 

@@ -54,7 +54,7 @@ def parse_shard_name(name: str) -> tuple[str, int, int] | None:
   >>> parse_shard_name("none.n10.seed0.shard-00000-of-00002.json")
   ('none.n10.seed0.json', 0, 2)
   """
-  match = _SHARD.fullmatch(name)
+  match = _SHARD.fullmatch(name) if ".shard-" in name else None
   return match and (match[1] + ".json", int(match[2]), int(match[3]))
 
 

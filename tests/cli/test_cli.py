@@ -238,6 +238,8 @@ def test_a_run_trains_evaluates_and_prints_one_table(tiny):
   folder, out = tiny
   for word in ("standard", "pgd-at", "clean", "linf-fgsm@16/255", "linf-pgd-20@16/255", "cells in"):
     assert word in out
+  page = folder / "site" / "index.html"
+  assert out.endswith(f"the page is {page}\n") and page.is_file()
   results = list(load_results(folder / "results"))
   assert sorted((r.cell.model, r.cell.attack) for r in results) == [
     (model, attack) for model in ("pgd-at", "standard") for attack in ("linf-fgsm", "linf-pgd-20", "none")

@@ -1,6 +1,5 @@
 """Whatever lies in a results folder, the store answers, the report is written, and no text becomes markup."""
 
-import copy
 import json
 import random
 import re
@@ -11,22 +10,8 @@ import pytest
 from jaxrobust.report.report import write_report
 from jaxrobust.results import frame, load_results, query
 from jaxrobust.results.cell import Cell, to_text
+from tests.fuzz import HOSTILE, mutated
 from tests.report.synthetic import result
-
-HOSTILE = [
-  "<script>alert(1)</script>",
-  '"><img src=x onerror=alert(1)>',
-  "</script><svg onload=alert(1)>",
-  "../../../../etc/passwd",
-  "javascript:alert(1)",
-  "\x00\x07\u2028\u202e\ud800",
-  "$\\frac{1}{0$ {{7*7}} ${x} %s %n",
-  '=HYPERLINK("x")',
-  "'; DROP TABLE cells; --",
-  "x" * 20_000,
-  "",
-]
-VALUES = [None, True, -1, 0, 10**30, -(10**30), 1e308, 0.5, [], {}, [[[]]], "nan", "8/0", "1e999", *HOSTILE]
 
 
 def base(rng):
@@ -41,32 +26,6 @@ def base(rng):
   cell = Cell(model="net", data="d", attack=rng.choice(["none", "linf-pgd-20", "linf-fab"]), eps=None, n=n)
   findings = [{"kind": "nan", "text": "t", "examples": 1}]
   return json.loads(to_text(result(cell, examples, {"arch": "a", "family": "f"}, findings=findings)))
-
-
-def places(value, path=()):
-  """Every place in a JSON value."""
-  yield path
-  children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-  for key, child in children:
-    yield from places(child, (*path, key))
-
-
-def mutated(document, chance):
-  """A copy with a few values replaced, removed or renamed."""
-  document = copy.deepcopy(document)
-  for _ in range(chance.randint(1, 3)):
-    path = chance.choice([path for path in places(document) if path])
-    node = document
-    for key in path[:-1]:
-      node = node[key]
-    action = chance.random()
-    if action < 0.75:
-      node[path[-1]] = chance.choice(VALUES)
-    elif isinstance(node, dict):
-      value = node.pop(path[-1])
-      if action < 0.9:
-        node[chance.choice(HOSTILE)] = value
-  return document
 
 
 @pytest.fixture(scope="module")

@@ -175,6 +175,7 @@ def test_comparing_two_models(page):
   assert len(measured) >= 4
   for row in measured:
     assert float(row[3]) == pytest.approx(float(row[2]) - float(row[1]), abs=0.101), row
+  assert page.texts("table.compare caption") == ["digits, linf 8/255"], "the threat model that was shown before"
   assert rows[0][0] == "Robust" and len(page.find("figure svg")) >= 3
   page.choose("board", "digits, linf 4/255")
   assert page.texts("table.compare caption") == ["digits, linf 4/255"]

@@ -1,6 +1,7 @@
 """Other benchmarks' files: their numbers arrive unchanged, and ours leave in their layout."""
 
 import json
+import random
 import shutil
 
 import pytest
@@ -15,6 +16,7 @@ from jaxrobust.core.errors import (
 )
 from jaxrobust.results import load_results
 from jaxrobust.results.exchange import FORMATS, export_results, import_results
+from tests.fuzz import mutated
 from tests.realdata import ROOT, needs_data
 
 ROBUSTBENCH = {
@@ -165,6 +167,22 @@ def test_wrong_files_are_one_line_and_import_nothing(tmp_path):
   for name in FORMATS:
     with pytest.raises(JaxrobustError):
       export_results(name, tmp_path / "empty", tmp_path / "out")
+
+
+def test_fuzzed_files_are_refused_in_one_line_or_read(tmp_path):
+  chance, good = random.Random(0), {"robustbench": ROBUSTBENCH, "oodrobustbench": OODRB, "nas": NAS}
+  place = {"robustbench": "cifar10/Linf/x.json", "oodrobustbench": "cifar10/Linf/x.json"}
+  for name, value in good.items():
+    for at in range(60):
+      wrong = mutated(value, chance)
+      folder = tmp_path / name / str(at)
+      files = {path: wrong[path] for path in wrong if path in NAS} if name == "nas" else {place[name]: wrong}
+      write(folder, {**({"meta.json": META} if name == "nas" else {}), **files})
+      try:
+        import_results(name, folder, tmp_path / f"{name}-{at}")
+        export_results(name, tmp_path / f"{name}-{at}", tmp_path / f"{name}-{at}-out")
+      except JaxrobustError as error:
+        assert "\n" not in str(error)
 
 
 @pytest.mark.data

@@ -26,6 +26,7 @@ const JR = (() => {
   const span = (number) => `${percent(number[1])}–${percent(number[2])}`;
   const tell = (number) => `${number[0].toFixed(2)} %, 95 % interval ${span(number)}, ${number[3].toLocaleString("en")} examples`;
   const threatOf = (board) => (board.norm ? `${board.norm} ${board.eps}` : "no attack");
+  const boardName = (board) => `${board.data}, ${threatOf(board)}`;
   const many = (count, word) => `${count.toLocaleString("en")} ${word}${count === 1 ? "" : "s"}`;
   const named = (text) => h("bdi", { class: "clamp" }, text);
 
@@ -212,7 +213,7 @@ const JR = (() => {
       tray();
     };
     node.replaceChildren(...chosen.map((id) => h("bdi", { class: "chip" }, modelOf(id).name)),
-      chosen.length > 1 ? h("a", { class: "go", href: `#/compare/${chosen.join(",")}` }, `Compare ${chosen.length}`) : h("span", { class: "quiet" }, "Choose another model to compare"),
+      chosen.length > 1 ? h("a", { class: "go", href: `#/compare/${chosen.join(",")}?${new URLSearchParams({ board: boardName(currentBoard()) })}` }, `Compare ${chosen.length}`) : h("span", { class: "quiet" }, "Choose another model to compare"),
       h("button", { type: "button", onclick: clear }, "Clear"));
   }
 
@@ -389,13 +390,13 @@ const JR = (() => {
     const boards = index.boards.filter((board) => places.filter((at) => board.rows.some((row) => row[0] === at)).length > 1);
     const title = [h("p", { class: "meta" }, h("a", { href: "#/" }, "All models"), " /"), h("h1", { tabindex: "-1" }, "Side by side")];
     if (boards.length === 0) return [title, h("p", {}, "These models share no data set and threat model.")];
-    const body = h("div"), name = (board) => `${board.data}, ${threatOf(board)}`;
+    const body = h("div"), wished = boards.find((board) => boardName(board) === words.get("board")) || usual(boards);
     const draw = (wanted) => {
-      const board = boards.find((board) => name(board) === wanted) || boards[0];
+      const board = boards.find((board) => boardName(board) === wanted);
       body.replaceChildren(compareTable(board, models, places), h("h2", {}, "Curves"), compareCharts(board, models, docs), compareCorruptions(board.data, models, docs) || "");
     };
-    const select = choice("Data set and threat model", "board", boards.map((board) => [name(board), name(board)]), words.get("board") || name(boards[0]), draw);
-    draw(words.get("board"));
+    const select = choice("Data set and threat model", "board", boards.map((board) => [boardName(board), boardName(board)]), boardName(wished), draw);
+    draw(boardName(wished));
     return [title, h("form", { class: "filters", onsubmit: (event) => event.preventDefault() }, select), body];
   }
 

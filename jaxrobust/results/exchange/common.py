@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from jaxrobust.core.errors import CorruptFileError, StorageError
+from jaxrobust.results.cell import Result
 from jaxrobust.results.plain import loads
 
 Record = dict[str, Any]
@@ -37,6 +38,19 @@ def read_objects(path: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
     if not isinstance(value, dict):
       raise CorruptFileError(f"{file}: not a JSON object")
     yield file, value
+
+
+def as_object(value: Any, file: Path) -> Mapping[str, Any]:
+  """The value itself; an error of one line where it is no object."""
+  if not isinstance(value, Mapping):
+    raise CorruptFileError(f"{file}: expected an object, not {str(value)[:40]!r}")
+  return value
+
+
+def describe(result: Result) -> Mapping[str, Any]:
+  """What a result says about its model."""
+  about = result.provenance.get("model")
+  return about if isinstance(about, Mapping) else {}
 
 
 def data_of(file: Path, info: dict[str, Any]) -> str:

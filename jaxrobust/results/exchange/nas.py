@@ -18,7 +18,7 @@ from typing import Any
 
 from jaxrobust.core.errors import CorruptFileError, InputError
 from jaxrobust.results.cell import Result
-from jaxrobust.results.exchange.common import EXAMPLES, Record, as_text, fraction, read_json
+from jaxrobust.results.exchange.common import EXAMPLES, Record, as_object, as_text, describe, fraction, read_json
 from jaxrobust.results.rows import budget_value, parse_corruption
 
 SOURCE = "NAS robustness data set"
@@ -44,14 +44,14 @@ def read(path: Path) -> Iterator[Record]:
     for name in (data, key, "accuracy"):
       values = _object(values, name, file)
     for uid, found in values.items():
-      about = {"arch": ids.get(uid, {}).get("nb201-string"), "family": "nas-bench-201"}
+      arch = as_object(ids.get(uid, {}), file).get("nb201-string")
       base: Record = {
         "schema": 0,
         "model": f"{PREFIX}{uid}",
         "data": data.lower(),
         "n": EXAMPLES.get(data, 10_000),
         "source": SOURCE,
-        "about": about,
+        "about": {"arch": arch, "family": "nas-bench-201"},
       }
       yield from _records(base, key, found, epsilons, file)
 
@@ -68,6 +68,9 @@ def _records(base: Record, key: str, found: Any, epsilons: Mapping[str, Any], fi
     return
   attack = ATTACKS.get(key.removesuffix("@Linf"))
   places = epsilons.get(key, epsilons.get(key.removesuffix("@Linf"), ())) if attack else SEVERITIES
+  known = isinstance(places, list | range) and all(type(place) in (int, float) for place in places)
+  if not known:
+    raise CorruptFileError(f"{file}: meta.json has no budgets for {key}")
   if not isinstance(found, list) or len(found) != len(places):
     raise CorruptFileError(f"{file}: {base['model']} has no list of {len(places)} accuracies")
   for place, value in zip(places, found, strict=True):
@@ -91,9 +94,7 @@ def write(results: Sequence[Result]) -> Iterator[tuple[str, str]]:
       continue
     key, position = place
     found.setdefault((_their_name(result.cell.data), key), {}).setdefault(uid[1], {})[position] = result
-    about = result.provenance.get("model")
-    arch = about.get("arch") if isinstance(about, Mapping) else None
-    ids[uid[1]] = {"nb201-string": str(arch or ""), "isomorph": uid[1]}
+    ids[uid[1]] = {"nb201-string": str(describe(result).get("arch") or ""), "isomorph": uid[1]}
   if not ids:
     raise InputError(f"no results of NAS-Bench-201 cells here (models called {PREFIX}NUMBER)")
   epsilons: dict[str, list[float]] = {}

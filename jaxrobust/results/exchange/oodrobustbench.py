@@ -19,6 +19,7 @@ from jaxrobust.results.exchange.common import (
   NORMS,
   OTHERS,
   Record,
+  as_object,
   as_text,
   data_of,
   exact_budget,
@@ -56,34 +57,28 @@ def read(path: Path) -> Iterator[Record]:
       "about": {"arch": info.get("architecture"), "name": info.get("name")},
     }
     found: list[tuple[str, str, Mapping[str, Any]]] = [
-      (data, "clean", {"clean": info.get("clean_acc"), **(info.get("adv_acc") or {})})
+      (data, "clean", {"clean": info.get("clean_acc"), **as_object(info.get("adv_acc") or {}, file)})
     ]
-    for shift, values in (info.get("metrics") or {}).items():
+    for shift, values in as_object(info.get("metrics") or {}, file).items():
       if shift == "corruptions":
         table = "t32" if data.startswith("cifar") else "t224"
         found.extend(
           (data, f"{name}-{severity}-{table}", measured)
-          for name, severities in _object(values, file).items()
-          for severity, measured in _object(severities, file).items()
+          for name, severities in as_object(values, file).items()
+          for severity, measured in as_object(severities, file).items()
         )
       else:
-        found.append((SHIFTS.get(shift, shift), "clean", _object(values, file)))
+        found.append((SHIFTS.get(shift, shift), "clean", as_object(values, file)))
     for name, condition, measured in found:
       yield from _measured(
         file, {**base, "data": name, "condition": condition, "n": EXAMPLES.get(data, 10_000)}, measured
       )
 
 
-def _object(value: Any, file: Path) -> Mapping[str, Any]:
-  if not isinstance(value, Mapping):
-    raise CorruptFileError(f"{file}: expected an object of measurements, not {str(value)[:40]!r}")
-  return value
-
-
 def _measured(file: Path, base: Record, values: Mapping[str, Any]) -> Iterator[Record]:
-  clean = values.get("clean")
+  clean = as_object(values, file).get("clean")
   accuracy = None if clean is None else fraction(clean, f"{file}: clean")
-  for key, value in _object(values, file).items():
+  for key, value in values.items():
     if value is None or key == "errs":
       continue
     if key == "clean":

@@ -13,7 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from jaxrobust.results.cell import Result
-from jaxrobust.results.exchange.common import EXAMPLES, NORMS, OTHERS, Record, as_text, data_of, fraction, read_objects
+from jaxrobust.results.exchange.common import (
+  EXAMPLES,
+  NORMS,
+  OTHERS,
+  Record,
+  as_text,
+  data_of,
+  describe,
+  fraction,
+  read_objects,
+)
 
 SOURCE = "RobustBench model_info"
 _ABOUT = ("link", "name", "authors", "venue", "additional_data", "number_forward_passes", "reported", "footnote")
@@ -34,7 +44,7 @@ def read(path: Path) -> Iterator[Record]:
       "source": SOURCE,
       "about": {**about, "arch": info.get("architecture")},
     }
-    number = lambda key, file=file, info=info: fraction(info[key], f"{file}: {key}", 100.0)
+    number = lambda key, file=file, info=info: fraction(info.get(key), f"{file}: {key}", 100.0)
     clean = number("clean_acc")
     yield {**base, "accuracy": clean}
     for key, attack in (("autoattack_acc", "autoattack"), ("external", "external")):
@@ -74,7 +84,7 @@ def _percent(result: Result) -> str:
 
 
 def _info(model: str, clean: Result, eps: str | None) -> dict[str, Any]:
-  about = clean.provenance.get("model") or {}
+  about = describe(clean)
   return {
     "link": about.get("link"),
     "name": about.get("name", model),
