@@ -9,6 +9,7 @@ over the step. Steps and bare evaluations are measured in turns, on random image
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -68,7 +69,7 @@ CONTESTANTS = {
   "standard": Contestant((), {}, Needs()),
   "swa": Contestant(("swa",), {}, Needs()),
   "pgd-at": _one("pgd-at", Needs(0, K), **_STEPS),
-  "pgd-at, crafting in training mode": _one("pgd-at", Needs(coupled=K), crafting="train", **_STEPS),
+  "pgd-at in training mode": _one("pgd-at", Needs(coupled=K), crafting="train", **_STEPS),
   "trades": _one("trades", Needs(1, K, 2), **_STEPS),
   "pgd-score": _one("pgd-score", Needs(0, K), **_STEPS),
   "trades-score": _one("trades-score", Needs(1, K, 2), **_STEPS),
@@ -162,11 +163,11 @@ def bare_parts(module: Any, optimiser: Any, rows: Any) -> dict[str, Callable[[],
     updates, opt_state = optimiser.update(grads, opt_state, params)
     return optax.apply_updates(params, updates), opt_state
 
-  programs = {
+  programs: dict[str, tuple[Any, tuple]] = {
     "forward": (jax.jit(module.apply), (variables, pixels)),
     "inputs": (jax.jit(jax.grad(lambda x, v: mean_loss(module.apply(v, x)))), (pixels, variables)),
     "params": (jax.jit(jax.grad(trained)), (params, pixels)),
     "coupled": (jax.jit(jax.grad(lambda x, p: trained(p, x))), (pixels, params)),
     "updates": (jax.jit(update), (params, params, optimiser.init(params))),
   }
-  return {name: lambda p=program, a=arguments: p(*a) for name, (program, arguments) in programs.items()}
+  return {name: functools.partial(program, *arguments) for name, (program, arguments) in programs.items()}
