@@ -1,11 +1,13 @@
-"""`jaxrobust list attacks|corruptions|models|datasets|suites [PATTERN]`."""
+"""`jaxrobust list attacks|corruptions|models|datasets|suites|zoo [PATTERN]`."""
 
 from __future__ import annotations
+
+import fnmatch
 
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.registry import unknown_name
 
-KINDS = ["attacks", "corruptions", "datasets", "models", "suites"]
+KINDS = ["attacks", "corruptions", "datasets", "models", "suites", "zoo"]
 
 
 def run(argv: list[str]) -> int:
@@ -23,6 +25,12 @@ def run(argv: list[str]) -> int:
 
 
 def _entries(kind: str, pattern: str) -> list[tuple[str, str]]:
+  if kind == "zoo":
+    from jaxrobust.models.portable import shipped
+    from jaxrobust.models.zoo import find_classifier, read_metadata
+
+    notes = {name: (read_metadata(find_classifier(name)) or {}).get("notes", {}) for name in shipped()}
+    return [(name, str(notes[name].get("description", ""))) for name in fnmatch.filter(notes, pattern)]
   if kind == "models":
     from jaxrobust.models.registry import MODELS
 

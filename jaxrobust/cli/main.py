@@ -11,6 +11,7 @@ import importlib
 import os
 import sys
 
+from jaxrobust.cli.memory import start_with_huge_pages
 from jaxrobust.core.errors import JaxrobustError
 from jaxrobust.core.registry import unknown_name
 
@@ -20,7 +21,7 @@ COMMANDS = {
   "train": "one classifier, from a laptop to a pod; stopped runs continue where they were",
   "run": "train classifiers and evaluate them, from one config",
   "convert": "weights of a PyTorch checkpoint, as a classifier",
-  "list": "attacks, corruptions, models, datasets or suites",
+  "list": "attacks, corruptions, models, data sets, suites, or the trained networks that ship with the package",
   "data": "what a data set is, whether it is complete, and how to get it",
   "bench": "speed and efficiency, beside other implementations where installed",
 }
@@ -28,6 +29,8 @@ COMMANDS = {
 
 def main(argv: list[str] | None = None) -> int:
   """Runs one command and returns its exit code; expected errors are one line on standard error."""
+  if argv is None:
+    start_with_huge_pages()
   words = sys.argv[1:] if argv is None else argv
   # Warnings of the runtime underneath would bury our own output.
   os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")

@@ -6,6 +6,7 @@ arrays. A folder is complete once its metadata file exists, which is written las
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import json
 import os
@@ -20,6 +21,7 @@ import orbax.checkpoint as ocp
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.errors import CorruptFileError, InputError, StorageError, first_line
 from jaxrobust.core.files import atomic_write
+from jaxrobust.models.portable import SHIPPED, WEIGHTS, read_portable, shipped, write_weights
 from jaxrobust.models.registry import MODELS, abstract_variables, make_model
 
 _METADATA = "classifier.json"
@@ -107,13 +109,22 @@ def read_metadata(folder: str | os.PathLike) -> dict[str, Any] | None:
     raise CorruptFileError(f"{path} is not a classifier's metadata: {error!r}") from None
 
 
-def load_classifier(path: str | os.PathLike) -> Classifier:
-  """A classifier from a folder that `save_classifier` wrote."""
+def find_classifier(path: str | os.PathLike) -> pathlib.Path:
+  """The folder of a classifier, given as a path or as the name of one that ships with this package."""
   folder = pathlib.Path(path).absolute()
+  name = os.fspath(path)
+  return SHIPPED / name if not folder.exists() and name in shipped() else folder
+
+
+def load_classifier(path: str | os.PathLike) -> Classifier:
+  """A classifier from a folder that `save_classifier` or `save_portable` wrote, or one of the package by name."""
+  folder = find_classifier(path)
   metadata = read_metadata(folder)
   if metadata is None:
     if not folder.exists():
-      raise InputError(f"no classifier at {path}: the folder does not exist")
+      near = difflib.get_close_matches(os.fspath(path), shipped(), 3, 0.5)
+      hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+      raise InputError(f"no classifier at {path}: the folder does not exist{hint}")
     raise InputError(f"no classifier at {path}: {_METADATA} is missing (was the training finished?)")
   try:
     module = make_model(metadata["arch"], metadata["num_classes"], **metadata["options"])
@@ -121,15 +132,32 @@ def load_classifier(path: str | os.PathLike) -> Classifier:
     raise CorruptFileError(f"{folder / _METADATA} is not a classifier's metadata: {error}") from None
   shape = MODELS[metadata["arch"]].input_size
   abstract = abstract_variables(module, shape)
+  variables = read_portable(folder, abstract) if (folder / WEIGHTS).is_file() else _restore(folder, abstract)
+  return Classifier.from_module(
+    module, flax.core.unfreeze(variables), mean=metadata["mean"], std=metadata["std"], input_shape=shape
+  )
+
+
+def _restore(folder: pathlib.Path, abstract: Any) -> Any:
+  """Orbax' weights."""
   # Restoring onto this process's first device works whatever the machine the weights were saved on.
   here = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
   target = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=here), abstract)
   try:
     with _checkpointer() as checkpointer:
-      variables = checkpointer.restore(folder / _WEIGHTS, target)
+      return checkpointer.restore(folder / _WEIGHTS, target)
   except Exception as error:  # Orbax raises bare Exceptions for damaged files.
     reason = first_line(error)
-    raise CorruptFileError(f"the weights in {path} cannot be read: {reason}") from None
-  return Classifier.from_module(
-    module, flax.core.unfreeze(variables), mean=metadata["mean"], std=metadata["std"], input_shape=shape
-  )
+    raise CorruptFileError(f"the weights in {folder} cannot be read: {reason}") from None
+
+
+def save_portable(
+  classifier: str | os.PathLike, folder: str | os.PathLike, notes: dict[str, Any] | None = None
+) -> pathlib.Path:
+  """Writes a saved classifier again as two small files; `notes` are added to (or replace) those it has."""
+  metadata = read_metadata(find_classifier(classifier)) or {"notes": {}}
+  metadata["notes"] = {**metadata["notes"], **(notes or {})}
+  write_weights(folder, load_classifier(classifier).variables["module"])
+  path = pathlib.Path(folder)
+  atomic_write(path / _METADATA, json.dumps(metadata, indent=2, sort_keys=True) + "\n")
+  return path

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
+from jaxrobust.core import files as core_files
 from jaxrobust.core.errors import CellMismatchError, CorruptFileError, StorageError
-from jaxrobust.results import store
 from jaxrobust.results.cell import to_text
 from jaxrobust.results.partial import save_partial
 from jaxrobust.results.shards import save_shard
@@ -110,7 +110,7 @@ def test_full_disk_leaves_the_old_file(tmp_path, monkeypatch, step):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
   atomic_write(tmp_path / "a.json", "old")
-  monkeypatch.setattr(store.os, step, fail)
+  monkeypatch.setattr(core_files.os, step, fail)
   with pytest.raises(StorageError, match=r"cannot write .*a\.json: No space left on device"):
     atomic_write(tmp_path / "a.json", "new")
   assert (tmp_path / "a.json").read_text() == "old" and files(tmp_path) == ["a.json"]
@@ -121,7 +121,7 @@ def test_interrupted_writer_leaves_the_old_file(tmp_path, monkeypatch):
     raise KeyboardInterrupt
 
   atomic_write(tmp_path / "a.json", b"old")
-  monkeypatch.setattr(store.os, "replace", interrupt)
+  monkeypatch.setattr(core_files.os, "replace", interrupt)
   with pytest.raises(KeyboardInterrupt):
     atomic_write(tmp_path / "a.json", b"new")
   assert (tmp_path / "a.json").read_bytes() == b"old" and files(tmp_path) == ["a.json"]

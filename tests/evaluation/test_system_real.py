@@ -1,0 +1,38 @@
+"""Real photographs through every decoder and resize, judged by EfficientNet-Lite0."""
+
+import jax
+import numpy as np
+import pytest
+
+from jaxrobust.data.encoded import EncodedSource, Folder
+from jaxrobust.evaluation.metrics.stability import negative_standard_deviation
+from jaxrobust.evaluation.system_noise import grid
+from jaxrobust.models.convert import convert_checkpoint
+from jaxrobust.models.zoo import load_classifier
+from jaxrobust.noises import system
+from tests import realdata
+
+
+@realdata.needs_data
+@pytest.mark.data
+@pytest.mark.slow
+def test_lite0_over_the_whole_grid(tmp_path):
+  weights = realdata.ROOT / "weights" / "imagenet_efficientnet_lite0.npz"
+  convert_checkpoint(weights, "tf_efficientnet_lite0", tmp_path / "net", mean=(0.498,) * 3, std=(0.502,) * 3)
+  classifier, run = load_classifier(tmp_path / "net"), jax.jit(lambda c, x: c(x).argmax(-1))
+  store = Folder(realdata.ROOT / "imagenet_samples")
+  labels = np.array([int(name.split("_")[0]) for name in store.names])
+  source = EncodedSource("samples", store, store.names, labels, 1000)
+  accuracies = {}
+  for cell in grid(source):
+    hits = [
+      np.asarray(run(classifier, cell.take(ids)[0])) == labels[ids] for ids in np.split(np.arange(len(labels)), 5)
+    ]
+    accuracies[cell.condition] = float(np.mean(hits))
+    print(cell.condition, accuracies[cell.condition])
+  nsd = negative_standard_deviation(np.array(list(accuracies.values())))
+  print("NSD", nsd, "without", system.missing())
+  assert accuracies["system-pil-pil-bilinear"] >= 0.85
+  # Nearest-neighbour sampling aliases and costs the most; everything else is close to the default.
+  smooth = [value for name, value in accuracies.items() if "nearest" not in name]
+  assert max(smooth) - min(smooth) <= 0.1 and -0.1 < nsd < 0
