@@ -69,7 +69,7 @@ CONTESTANTS = {
   "standard": Contestant((), {}, Needs()),
   "swa": Contestant(("swa",), {}, Needs()),
   "pgd-at": _one("pgd-at", Needs(0, K), **_STEPS),
-  "pgd-at, crafting in training mode": _one("pgd-at", Needs(coupled=K), crafting="train", **_STEPS),
+  "pgd-at in training mode": _one("pgd-at", Needs(coupled=K), crafting="train", **_STEPS),
   "trades": _one("trades", Needs(1, K, 2), **_STEPS),
   "pgd-score": _one("pgd-score", Needs(0, K), **_STEPS),
   "trades-score": _one("trades-score", Needs(1, K, 2), **_STEPS),
@@ -163,7 +163,7 @@ def bare_parts(module: Any, optimiser: Any, rows: Any) -> dict[str, Callable[[],
     updates, opt_state = optimiser.update(grads, opt_state, params)
     return optax.apply_updates(params, updates), opt_state
 
-  programs = {
+  programs: dict[str, tuple[Any, tuple]] = {
     "forward": (jax.jit(module.apply), (variables, pixels)),
     "inputs": (jax.jit(jax.grad(lambda x, v: mean_loss(module.apply(v, x)))), (pixels, variables)),
     "params": (jax.jit(jax.grad(trained)), (params, pixels)),

@@ -37,7 +37,7 @@ from jaxrobust.training.others import load_others
 from jaxrobust.training.pretraining import backbone_of, backbone_variables
 from jaxrobust.training.recipes import exported_options, make_recipe
 from jaxrobust.training.signals import StopRequest, Vote
-from jaxrobust.training.state import TrainState, begin_memory, init_state, state_shardings, variables_of
+from jaxrobust.training.state import TrainState, begin_memory, init_state, state_shardings, stored, variables_of
 from jaxrobust.training.statistics import measured
 from jaxrobust.training.step import Recipe, culprit, make_step
 from jaxrobust.training.stream import Stream, count_ids, training_data
@@ -146,9 +146,9 @@ def _start(config: TrainConfig, folder: Path, mesh: Mesh, stop: StopRequest) -> 
   if jax.process_index() == 0:
     atomic_write(folder / _RUN, json.dumps(config.identity(), indent=2, sort_keys=True) + "\n")
   checkpoints = Checkpoints(folder / "checkpoints")
-  restored = checkpoints.restore(shapes, shardings)
+  restored = checkpoints.restore(stored(shapes), stored(shardings))
   if restored:
-    state, step = restored
+    state, step = TrainState(**restored[0]), restored[1]
   else:
     # Weights that are given must not become constants of a program.
     state, step = jax.device_put(build(), shardings) if given else jax.jit(build, out_shardings=shardings)(), 0
@@ -191,7 +191,7 @@ def _steps(run: Run, state: TrainState, meter: Meter) -> TrainState:
       due = step % config.save_every == 0
       if leaving or due or ended:
         _check(report, step, state)
-        run.checkpoints.save(step, state, wait=leaving)
+        run.checkpoints.save(step, stored(state), wait=leaving)
       if leaving:
         raise _stopped(run, step)
       if ended:
@@ -227,7 +227,7 @@ def _look_back(run: Run, state: TrainState, step: int) -> None:
   score = validate(recipe.plan.objective, classifier, images, labels, steps, stopping)
   if score is None:
     # Left here, where the checkpoint is: one step on, this epoch would never be looked at.
-    run.checkpoints.save(step, state, wait=True)
+    run.checkpoints.save(step, stored(state), wait=True)
     raise _stopped(run, step)
   scores = [Score(entry["clean"], entry["robust"]) for entry in run.log.entries if "robust" in entry]
   training = next((entry["accuracy"] for entry in reversed(run.log.entries) if "accuracy" in entry), 0.0)

@@ -46,6 +46,12 @@ def init_state(
   return TrainState(params, stats, optimiser.init(params), average, jnp.zeros((), jnp.int32), memory)
 
 
+def stored(state: TrainState) -> dict[str, Any]:
+  """The state as checkpoints hold it: a memory is there only where an objective keeps one."""
+  parts = state._asdict()
+  return parts if jax.tree.leaves(state.memory) else {name: part for name, part in parts.items() if name != "memory"}
+
+
 def begin_memory(objective: Any, batch_shape: tuple[int, ...], examples: int) -> Any:
   """What an objective keeps from step to step, before the first one; () for those that keep nothing."""
   return objective.begin(batch_shape, examples) if hasattr(objective, "begin") else ()
