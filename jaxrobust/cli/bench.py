@@ -18,6 +18,7 @@ BENCHES = {
   "engine": "slots against fixed batches",
   "attacks": "attacks against other implementations of them",
   "train": "the adversarial training step against its bare parts and PyTorch",
+  "techniques": "every robust technique's step against its bare evaluations",
   "models": "forward and input gradient of networks against PyTorch, and inside device loops",
   "corruptions": "corruptions against PyPI's imagecorruptions",
 }

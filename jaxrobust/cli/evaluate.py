@@ -23,6 +23,7 @@ DEFAULTS = {
   "samples": 20,
   "save_seconds": 60.0,
   "distributed": False,
+  "processes": 0,
   "quiet": False,
 }
 
@@ -37,7 +38,7 @@ def run(argv: list[str]) -> int:
   from jaxrobust.evaluation.evaluate import evaluate
   from jaxrobust.evaluation.runner import RunOptions
 
-  process, processes = process_share(config.distributed)
+  process, processes = process_share(config.distributed, config.processes)
   options = RunOptions(
     engine=EngineOptions.for_platform(config.batch_size or None),
     seed=config.seed,

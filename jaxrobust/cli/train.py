@@ -39,9 +39,7 @@ def run(argv: list[str]) -> int:
   from jaxrobust.evaluation.distributed import process_share
   from jaxrobust.training.loop import check_train_config, train
 
-  process, processes = process_share(config.distributed)
-  if config.processes and config.processes != processes:
-    raise InputError(f"{config.processes} processes were asked for, but {processes} take part")
+  process, processes = process_share(config.distributed, config.processes)
   check_train_config(settings)
   if not config.quiet and process == 0:
     devices = f"{jax.device_count()} {jax.default_backend()} devices in {processes} processes"

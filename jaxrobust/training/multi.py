@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +26,7 @@ from jaxrobust.core.errors import InputError
 from jaxrobust.core.registry import unknown_name
 from jaxrobust.core.threat import Budget
 from jaxrobust.core.types import Array
-from jaxrobust.training.adversarial import Inner, craft
+from jaxrobust.training.adversarial import Inner, craft, problems_of
 from jaxrobust.training.objectives import soft_cross_entropy
 from jaxrobust.training.technique import TECHNIQUES, Batch, Context, Losses, Network
 
@@ -64,15 +64,13 @@ class MultiTraining(Inner):
     """Images to train on: one set, or one for each attack in the mode `average`."""
     if self.mode == "msd":
       return (self._steepest_descent(batch, context),)
-    classifier = self.attacked(context)
-
-    def run(attack: PGD, eps: float) -> Array:
-      return craft(attack, classifier, batch.images, batch.targets, eps * context.progress, batch.keys)
-
-    attacks = [functools.partial(run, *each) for each in self.attacks]
     if self.mode == "random":
-      return (jax.lax.switch(jax.random.randint(context.key, (), 0, len(attacks)), attacks),)
-    found = tuple(attack() for attack in attacks)
+      return (self._drawn(batch, context),)
+    classifier = self.attacked(context)
+    found = tuple(
+      craft(attack, classifier, batch.images, batch.targets, eps * context.progress, batch.keys)
+      for attack, eps in self.attacks
+    )
     if self.mode == "average":
       return found
     return (_worst(found, [self._loss(batch, context, images) for images in found])[0],)
@@ -80,22 +78,37 @@ class MultiTraining(Inner):
   def _loss(self, batch: Batch, context: Context, images: Array) -> Array:
     return soft_cross_entropy(self.attacked(context)(images), batch.targets)
 
-  def _steepest_descent(self, batch: Batch, context: Context) -> Array:
-    loss = functools.partial(self._loss, batch, context)
+  def _gradient(self, batch: Batch, context: Context, images: Array) -> Array:
+    return jax.grad(lambda images: jnp.sum(self._loss(batch, context, images)))(images)
 
-    def moved(norm: str, eps: float, images: Array, grads: Array) -> Array:
-      budget = eps * context.progress
+  def _moves(self, batch: Batch, context: Context) -> list[Callable[[Array, Array], Array]]:
+    """For each ball the next images, from images and gradients."""
 
+    def moved(norm: str, eps: Array, images: Array, grads: Array) -> Array:
       def move(image: Array, centre: Array, grad: Array) -> Array:
-        step = norms.steepest(norm, grad, self.step_size * budget, image)
-        return norms.project(norm, image + step, centre, budget)
+        step = norms.steepest(norm, grad, self.step_size * eps, image)
+        return norms.project(norm, image + step, centre, eps)
 
       return jax.vmap(move)(images, batch.images, grads)
 
+    return [functools.partial(moved, attack.norm, eps * context.progress) for attack, eps in self.attacks]
+
+  def _drawn(self, batch: Batch, context: Context) -> Array:
+    """PGD in a ball drawn for the batch; only the cheap moves are in a switch, the network is not."""
+    problems = [problems_of(batch.images, eps * context.progress, batch.keys) for _, eps in self.attacks]
+    pairs = zip(self.attacks, problems, strict=True)
+    starts = [functools.partial(lambda attack, rows: jax.vmap(attack.init)(rows).image, a, p) for (a, _), p in pairs]
+    moves, drawn = self._moves(batch, context), jax.random.randint(context.key, (), 0, len(starts))
+    step = lambda _, images: jax.lax.switch(drawn, moves, images, self._gradient(batch, context, images))
+    return jax.lax.fori_loop(0, self.num_steps, step, jax.lax.switch(drawn, starts))
+
+  def _steepest_descent(self, batch: Batch, context: Context) -> Array:
+    loss, moves = functools.partial(self._loss, batch, context), self._moves(batch, context)
+
     def step(_: int, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
       images, best, height = carry
-      grads = jax.grad(lambda images: jnp.sum(loss(images)))(images)
-      candidates = [moved(attack.norm, eps, images, grads) for attack, eps in self.attacks]
+      grads = self._gradient(batch, context, images)
+      candidates = [move(images, grads) for move in moves]
       images, values = _worst(candidates, [loss(each) for each in candidates])
       higher = values > height
       return images, jnp.where(higher[:, None, None, None], images, best), jnp.maximum(values, height)

@@ -30,6 +30,18 @@ class Linear(nn.Module):
     return nn.Dense(self.num_classes, use_bias=False, name="head")(x.reshape(len(x), -1))
 
 
+class Normalised(nn.Module):
+  """A hidden layer with batch norm, on the same images."""
+
+  num_classes: int = CLASSES
+
+  @nn.compact
+  def __call__(self, x: Any, train: bool = False) -> Any:
+    x = nn.Dense(5, name="hidden")(x.reshape(len(x), -1))
+    x = nn.relu(nn.BatchNorm(use_running_average=not train, momentum=0.8, name="norm")(x))
+    return nn.Dense(self.num_classes, name="head")(x)
+
+
 class Training:
   """The network that an objective is given: `weights` are its only parameter."""
 

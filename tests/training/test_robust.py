@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.errors import InputError, UnknownNameError
 from jaxrobust.training.alp import alp_loss
 from jaxrobust.training.distill import distillation_loss
@@ -23,6 +24,11 @@ from tests.training.linear import RATE, Training, context, divergence, entropy, 
 Y = np.array([[1.0, 0, 0], [0, 0, 1.0]])
 CLEAN = np.array([[1.0, 2.0, 0.5], [0.2, -0.3, 1.0]])
 MOVED = np.array([[2.0, 0.0, 0.1], [0.1, 0.4, 0.3]])
+
+
+def crafted(objective, batch, frozen):
+  """What an objective crafts, as one program."""
+  return jax.jit(lambda rows: objective.craft(rows, frozen))(batch)
 
 
 def test_score_equals_plain_numpy():
@@ -60,7 +66,7 @@ def test_distillation_asks_its_teacher():
   matrix, teacher, batch = weights(), weights(5), rows()
   objective = make_technique("distill", teacher="t", weight=0.3, temperature=2.0)
   frozen = context(matrix, others={"t": linear.classifier(teacher)})
-  losses = objective.loss(Training(matrix), batch, frozen._replace(crafted=objective.craft(batch, frozen)))
+  losses = objective.loss(Training(matrix), batch, frozen._replace(crafted=crafted(objective, batch, frozen)))
   x = np.asarray(batch.images).reshape(6, -1)
   want = 0.7 * entropy(x @ matrix, batch.targets) + 0.3 * 4 * divergence(x @ teacher / 2, x @ matrix / 2)
   np.testing.assert_allclose(losses.values, want, rtol=1e-4)
@@ -70,9 +76,9 @@ def test_helper_training_equals_its_formula():
   matrix, helper, batch = weights(), weights(5), rows()
   objective = make_technique("hat", helper="h", eps="0.1")
   frozen = context(matrix, others={"h": linear.classifier(helper)})
-  crafted = objective.craft(batch, frozen)
-  losses = objective.loss(Training(matrix), batch, frozen._replace(crafted=crafted))
-  x, moved = (np.asarray(images).reshape(6, -1) for images in (batch.images, crafted[0]))
+  made = crafted(objective, batch, frozen)
+  losses = objective.loss(Training(matrix), batch, frozen._replace(crafted=made))
+  x, moved = (np.asarray(images).reshape(6, -1) for images in (batch.images, made[0]))
   said = np.eye(3)[(moved @ helper).argmax(-1)]
   want = entropy(x @ matrix, batch.targets) + 2.5 * divergence(x @ matrix, moved @ matrix)
   want += 0.5 * entropy((x + 2 * (moved - x)) @ matrix, said)
@@ -80,12 +86,16 @@ def test_helper_training_equals_its_formula():
   assert np.abs(moved - x).max() > 0.09
 
 
-def test_ensemble_training_attacks_one_of_its_networks():
+@pytest.mark.parametrize("alike", [True, False])
+def test_ensemble_training_attacks_one_of_its_networks(alike):
   matrix, source, batch = weights(), weights(5), rows()
+  other = linear.classifier(source)
+  if not alike:
+    other = Classifier.from_function(lambda w, x: x.reshape(len(x), -1) @ w, 3, variables=jnp.asarray(source))
   objective = make_technique("ensemble-at", sources=("s",), eps="0.1")
   seen = set()
   craft = jax.jit(lambda key: objective.craft(batch, frozen._replace(key=key)))
-  frozen = context(matrix, others={"s": linear.classifier(source)})
+  frozen = context(matrix, others={"s": other})
   x, y = np.asarray(batch.images), np.asarray(batch.targets)
   signs = {name: np.sign((softmax(x.reshape(6, -1) @ w) - y) @ w.T).reshape(x.shape)
            for name, w in (("own", matrix), ("source", source))}  # fmt: skip
@@ -120,7 +130,7 @@ def test_free_training_equals_the_unrolled_definition():
 @pytest.mark.parametrize("name", ["mm-at", "mm-at-fixed"])
 def test_minimum_margin_training_goes_where_the_margin_is_least(name):
   matrix, batch = weights(), rows()
-  images = np.asarray(make_technique(name, eps="0.1", targets=2).craft(batch, context(matrix))).reshape(6, -1)
+  images = np.asarray(crafted(make_technique(name, eps="0.1", targets=2), batch, context(matrix))).reshape(6, -1)
   for x, label, found in zip(np.asarray(batch.images).reshape(6, -1), batch.labels, images, strict=True):
     ends = [x + 0.1 * np.sign(matrix[:, t] - matrix[:, label]) for t in range(3) if t != label]
     margins = [max((end @ matrix)[t] - (end @ matrix)[label] for t in range(3) if t != label) for end in ends]
@@ -133,13 +143,13 @@ def test_variation_spans_the_ball():
   matrix, batch = weights(), rows()
   objective = make_technique("vr", eps="0.1", weight=2.0, num_steps=20)
   frozen = context(matrix)
-  crafted = objective.craft(batch, frozen)
+  made = crafted(objective, batch, frozen)
   # Of a linear network the features are the image itself: the two points end in opposite corners.
-  np.testing.assert_allclose(variation(*(part.reshape(6, -1) for part in crafted[1:])), 0.2 * 2, rtol=1e-4)
-  losses = objective.loss(Training(matrix), batch, frozen._replace(crafted=crafted))
-  logits = np.asarray(crafted[0]).reshape(6, -1) @ matrix
+  np.testing.assert_allclose(variation(*(part.reshape(6, -1) for part in made[1:])), 0.2 * 2, rtol=1e-4)
+  losses = objective.loss(Training(matrix), batch, frozen._replace(crafted=made))
+  logits = np.asarray(made[0]).reshape(6, -1) @ matrix
   np.testing.assert_allclose(losses.values, entropy(logits, batch.targets) + 2 * 0.4, rtol=1e-4)
-  pair = make_technique("vr", eps="0.1", on="logits", num_steps=20).craft(batch, frozen)[1:]
+  pair = crafted(make_technique("vr", eps="0.1", on="logits", num_steps=20), batch, frozen)[1:]
   spread = np.linalg.norm((np.asarray(pair[0] - pair[1])).reshape(6, -1) @ matrix, axis=-1)
   corners = np.array(np.meshgrid(*[[-0.2, 0.2]] * 4)).reshape(4, -1).T
   assert (spread > 0.8 * np.linalg.norm(corners @ matrix, axis=-1).max()).all()
@@ -154,7 +164,7 @@ def test_max_margin_training_finds_and_remembers_the_boundary():
   frozen = context(matrix, memory=memory)
   ids = jnp.array([8, 1, 3, 0, 6, 2])
   batch = batch._replace(ids=ids, targets=jnp.eye(3)[np.asarray(batch.labels) % 2])
-  found = objective.craft(batch, frozen)
+  found = crafted(objective, batch, frozen)
   x = np.asarray(batch.images, np.float64).reshape(6, -1)
   towards = matrix[:, 1] - matrix[:, 0]
   gaps = np.where(np.asarray(batch.targets)[:, 1] > 0, 1, -1) * (x @ towards)
@@ -177,8 +187,8 @@ def test_friendly_training_stops_once_the_answer_is_wrong():
   true = np.asarray(batch.labels)
   answers = lambda images: (np.asarray(images).reshape(30, -1) @ matrix).argmax(-1)
   options = {"eps": "0.3", "random_start": False, "step_size": 0.1}
-  full = make_technique("pgd-at", **options).craft(batch, context(matrix))
-  found = {tau: make_technique("fat", tau=tau, **options).craft(batch, context(matrix)) for tau in (0, 1, 50)}
+  full = crafted(make_technique("pgd-at", **options), batch, context(matrix))
+  found = {tau: crafted(make_technique("fat", tau=tau, **options), batch, context(matrix)) for tau in (0, 1, 50)}
   far = {tau: np.abs(np.asarray(images - batch.images)).max((1, 2, 3)) for tau, images in found.items()}
   np.testing.assert_allclose(found[50], full, atol=1e-6)
   assert ((answers(found[0]) != true) == (answers(full) != true)).all()
@@ -189,7 +199,7 @@ def test_friendly_training_stops_once_the_answer_is_wrong():
   assert (far[0][between] < far[1][between] + 1e-6).all() and (far[0][between] < 0.3 - 1e-3).any()
   late = make_technique("fat", **options)
   for done, tau in ((0.1, 0), (0.5, 1)):
-    np.testing.assert_allclose(late.craft(batch, context(matrix, done=jnp.float32(done))), found[tau], atol=1e-6)
+    np.testing.assert_allclose(crafted(late, batch, context(matrix, done=jnp.float32(done))), found[tau], atol=1e-6)
 
 
 def test_multi_attack_modes():
@@ -197,19 +207,19 @@ def test_multi_attack_modes():
   options = {"budgets": {"linf": "0.1", "l2": "0.15", "l1": "0.3"}, "random_start": False}
   frozen = context(matrix)
   loss = lambda images: entropy(np.asarray(images).reshape(6, -1) @ matrix, batch.targets)
-  singles = [make_technique("pgd-at", eps=eps, norm=norm, random_start=False).craft(batch, frozen)
+  singles = [crafted(make_technique("pgd-at", eps=eps, norm=norm, random_start=False), batch, frozen)
              for norm, eps in options["budgets"].items()]  # fmt: skip
   losses = np.stack([loss(images) for images in singles])
   made = {mode: make_technique("multi-at", mode=mode, **options) for mode in ("average", "max", "random", "msd")}
-  crafted = {mode: objective.craft(batch, frozen) for mode, objective in made.items()}
+  found = {mode: crafted(objective, batch, frozen) for mode, objective in made.items()}
   values = {mode: np.asarray(made[mode].loss(Training(matrix), batch, frozen._replace(crafted=images)).values)
-            for mode, images in crafted.items()}  # fmt: skip
+            for mode, images in found.items()}  # fmt: skip
   np.testing.assert_allclose(values["average"], losses.mean(0), rtol=1e-5)
   np.testing.assert_allclose(values["max"], losses.max(0), rtol=1e-5)
-  assert any(np.allclose(crafted["random"][0], images, atol=1e-6) for images in singles)
+  assert any(np.allclose(found["random"][0], images, atol=1e-6) for images in singles)
   # On a linear network the steepest single steps of any norm lead to the worst ball.
   assert (values["msd"] > losses.max(0) - 0.02).all()
-  delta = np.asarray(crafted["msd"][0] - batch.images).reshape(6, -1)
+  delta = np.asarray(found["msd"][0] - batch.images).reshape(6, -1)
   sizes = np.stack([np.linalg.norm(delta, order, axis=1) / eps for order, eps in ((np.inf, 0.1), (2, 0.15), (1, 0.3))])
   assert (sizes.min(0) < 1 + 1e-4).all()
   assert made["max"].norm == "linf" and made["max"].budget == pytest.approx(0.1)
