@@ -50,7 +50,7 @@ _OPTIONS = {
 _LOCAL = {
   "moco-v2": {"moco-v2": {"queue": 256, "features": 32, "hidden": 64, "momentum": 0.9}},
   "moco-v3": {"moco-v3": {"features": 32, "hidden": 64, "momentum": 0.9, "frozen_patches": True}},
-  "mae": {"random-resized-crop": {"smallest": 0.8}, "mae": {"features": 32, "depth": 1, "num_heads": 4}},
+  "mae": {"random-resized-crop": {"smallest": 0.8}, "mae": {"hidden": 0.5, "features": 32, "depth": 1, "num_heads": 4}},
   "simmim": {"random-resized-crop": {"smallest": 0.8}, "simmim": {"size": 8}},
   "acl": {"acl": {"features": 32, "hidden": 64, "num_steps": 2, "step_size": 0.5}},
 }
@@ -76,4 +76,6 @@ def get_config(arg: str = "mae") -> ConfigDict:
     config.epochs, config.batch_size, config.warmup_epochs, config.precision = 0.2, 64, 0.0, "float32"
     config.optimiser, config.learning_rate, config.weight_decay = "adamw", 2e-3, 1e-4
     config.options = ConfigDict(_LOCAL.get(name, {}))
+    if transformer:
+      config.arch_options = ConfigDict({"patch_size": 8})
   return config

@@ -209,13 +209,15 @@ def digits_techniques():
     for name in _PRETRAINED:
       runs.append(_run(f"{name}-s{seed}", f"pretrain.py:{name},runlocal", judged=False, epochs=20.0, seed=seed))
       add(f"{name}+tuned", seed, (), {}, "standard", init=f"{{models}}/{name}-s{seed}")
-    vit = {"arch": "vit-micro"}
-    add("vit+dropout", seed, (), {}, "vit", arch_options={"drop_rate": 0.1, "drop_path_rate": 0.1}, **vit)
-    for name in ("", "mae", "simmim", "moco-v3"):
-      if name:
-        runs.append(_run(f"{name}-s{seed}", f"pretrain.py:{name},runlocal", judged=False, epochs=20.0, seed=seed))
-      start = {"init": f"{{models}}/{name}-s{seed}"} if name else {}
-      add(f"vit+{name}" if name else "vit", seed, (), {}, "vit" if name else "standard", **vit, **start)
+    vit = {"arch": "vit-micro", "arch_options": {"patch_size": 8}}
+    dropout = {"arch_options": {"patch_size": 8, "drop_rate": 0.1, "drop_path_rate": 0.1}}
+    add("vit", seed, (), {}, "standard", **vit)
+    add("vit+dropout", seed, (), {}, "vit", **{**vit, **dropout})
+    for name in ("mae", "simmim", "moco-v3"):
+      # Small batches: what these wait for is a number of updates.
+      small = {"epochs": 15.0, "batch_size": 16, "schedule": "constant", "seed": seed}
+      runs.append(_run(f"{name}-s{seed}", f"pretrain.py:{name},runlocal", judged=False, **small))
+      add(f"vit+{name}", seed, (), {}, "vit", init=f"{{models}}/{name}-s{seed}", **vit)
   return runs
 
 
