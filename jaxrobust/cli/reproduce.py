@@ -48,7 +48,7 @@ def run(argv: list[str]) -> int:
 def _words(command: object) -> list[str] | None:
   """A command as we write it, split; None for anything else.
 
-  A cell may come from anywhere: what it says must run nothing but these two commands, and no config file, which is code.
+  A cell may come from anywhere: what it says must run only these two commands, and no config file, which is code.
   """
   try:
     words = shlex.split(command) if isinstance(command, str) else []
