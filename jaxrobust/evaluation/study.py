@@ -23,6 +23,7 @@ from jaxrobust.evaluation.conditions import under
 from jaxrobust.evaluation.evaluate import evaluate
 from jaxrobust.evaluation.runner import RunOptions
 from jaxrobust.evaluation.suites import attack_entry, clean_entry
+from jaxrobust.models.zoo import load_classifier
 from jaxrobust.noises.tables import BENCHMARK
 from jaxrobust.results import Result, load_results
 from jaxrobust.training.logs import read_log
@@ -71,15 +72,15 @@ class Judge:
 
   def __call__(self, name: str, folder: str | Path) -> None:
     """All cells of one network."""
-    judging = self.judging
+    judging, classifier = self.judging, load_classifier(folder)
     attacks = [
       clean_entry(),
       attack_entry("pgd", judging.eps, norm=judging.norm, num_steps=20),
       attack_entry("mm5", judging.eps, norm=judging.norm),
     ]
-    evaluate(folder, self.data, attacks, name=name, out=self.out, options=self.options)
+    evaluate(classifier, self.data, attacks, name=name, out=self.out, options=self.options)
     for condition in judging.conditions:
-      evaluate(folder, self._under(condition), [clean_entry()], name=name, out=self.out, options=self.options)
+      evaluate(classifier, self._under(condition), [clean_entry()], name=name, out=self.out, options=self.options)
 
   def _under(self, condition: str) -> Remembered:
     if condition not in self._noisy:
