@@ -9,17 +9,21 @@ from __future__ import annotations
 import shlex
 import sys
 import tempfile
+from typing import TYPE_CHECKING
 
+from jaxrobust.cli import evaluate, transfer
 from jaxrobust.cli.configuration import parse, set_option
-from jaxrobust.cli.evaluate import DEFAULTS, evaluate_config
 from jaxrobust.core.errors import CellMismatchError, InputError
 
-_PROGRAM = ["jaxrobust", "evaluate"]
+if TYPE_CHECKING:
+  from jaxrobust.results import Result
 
 
 def run(argv: list[str]) -> int:
   if not argv or argv[0] in ("-h", "--help"):
-    print("usage: jaxrobust reproduce CELL.json [--model=FOLDER] [--batch_size=N] [OPTIONS of evaluate]")
+    print(
+      "usage: jaxrobust reproduce CELL.json [--model=FOLDER] [--batch_size=N] [OPTIONS of the command that made it]"
+    )
     return 0
   path, *changes = argv
   from jaxrobust.evaluation.comparison import compare
@@ -27,18 +31,38 @@ def run(argv: list[str]) -> int:
 
   stored = load_result(path)
   command = stored.provenance.get("command")
-  words = shlex.split(command) if isinstance(command, str) else []
-  if words[:2] != _PROGRAM:
+  words = _words(command)
+  if words is None:
     raise InputError(f"{path} does not say which command made it; it was computed from Python or by another version")
-  config = parse("evaluate", [*words[2:], *changes], DEFAULTS, "")
   print(f"$ {command}", file=sys.stderr)
-  with tempfile.TemporaryDirectory() as folder:
-    set_option(config, "out", folder)
-    report = evaluate_config(config)
-  new = next((result for result in report.results if result.cell.id == stored.cell.id), None)
-  if new is None or new.cell != stored.cell:
-    made = ", ".join(str(result.cell) for result in report.results[:3])
-    raise CellMismatchError(f"{command} makes {made}, not {stored.cell}")
+  made = _again(words[1], [*words[2:], *changes])
+  new = next((result for result in made if result.cell == stored.cell), None)
+  if new is None:
+    others = ", ".join(str(result.cell) for result in made[:3])
+    raise CellMismatchError(f"{command} makes {others}, not {stored.cell}")
   found = compare(stored, new)
   print("\n".join([str(stored.cell), *found.lines()]))
   return 0 if found.verdicts else CellMismatchError.exit_code
+
+
+def _words(command: object) -> list[str] | None:
+  """A command as we write it, split; None for anything else.
+
+  A cell may come from anywhere: what it says must run only these two commands, and no config file, which is code.
+  """
+  try:
+    words = shlex.split(command) if isinstance(command, str) else []
+  except ValueError:
+    return None
+  plain = all(word.startswith("--") and not word.startswith("--config") for word in words[2:])
+  return words if words[:1] == ["jaxrobust"] and words[1:2] in (["evaluate"], ["transfer"]) and plain else None
+
+
+def _again(command: str, words: list[str]) -> list[Result]:
+  """The cells that a command makes, computed in a folder of their own."""
+  config = parse(command, words, transfer.DEFAULTS if command == "transfer" else evaluate.DEFAULTS, "")
+  with tempfile.TemporaryDirectory() as folder:
+    set_option(config, "out", folder)
+    if command == "transfer":
+      return transfer.transfer_config(config)
+    return list(evaluate.evaluate_config(config).results)

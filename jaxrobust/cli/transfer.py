@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ml_collections import ConfigDict
 from rich.console import Console
@@ -11,6 +13,9 @@ from rich.table import Table
 from jaxrobust.cli.configuration import parse
 from jaxrobust.core.compilation import enable_compilation_cache
 from jaxrobust.core.errors import InputError
+
+if TYPE_CHECKING:
+  from jaxrobust.results import Result
 
 DEFAULTS = {
   "models": "",
@@ -26,10 +31,30 @@ DEFAULTS = {
   "batch_size": 0,
   "precision": "highest",
 }
+_FREE = ("options", "out", "batch_size")
 
 
 def run(argv: list[str]) -> int:
   config = parse("transfer", _joined(argv), DEFAULTS, "adversarial images of each classifier, shown to all others")
+  results = transfer_config(config)
+  from jaxrobust.analysis.transfer_map import transfer_map
+
+  found = transfer_map(results)
+  title = f"{config.data}, {config.norm} {config.attack} {config.eps}"
+  table = Table(title=f"{title}: success rate in % (of images the target has right)")
+  table.add_column("made on \\ shown to")
+  for target in found.targets:
+    table.add_column(target, justify="right")
+  for source, row in zip(found.sources, found.success, strict=True):
+    table.add_row(source, *(f"{100 * value:.1f}" for value in row))
+  console = Console()
+  Console(width=None if console.is_terminal else 40 + 24 * len(found.targets)).print(table)
+  print(f"cells are in {config.out}")
+  return 0
+
+
+def transfer_config(config: ConfigDict) -> list[Result]:
+  """All cells that a config of this command asks for."""
   folders = [Path(folder) for folder in config.models.split(",") if folder]
   names = [folder.name for folder in folders]
   if len(folders) < 2:
@@ -37,7 +62,6 @@ def run(argv: list[str]) -> int:
   if len(set(names)) < len(names):
     raise InputError(f"the folders of classifiers must have different names, got {', '.join(names)}")
   enable_compilation_cache()
-  from jaxrobust.analysis.transfer_map import transfer_map
   from jaxrobust.data.registry import load_data
   from jaxrobust.engine.options import EngineOptions
   from jaxrobust.evaluation.conditions import under
@@ -56,21 +80,18 @@ def run(argv: list[str]) -> int:
   models = {}
   for folder in folders:
     classifier = load_classifier(folder)
-    models[folder.name] = Shared(classifier, about_model(folder, classifier))
+    models[folder.name] = Shared(classifier, about_model(folder, classifier), lambda _: _command(config))
   options = RunOptions(
     EngineOptions.for_platform(config.batch_size or None), seed=config.seed, precision=config.precision, quiet=True
   )
-  found = transfer_map(run_transfer(models, data, entry, config.out, options).values())
-  table = Table(title=f"{config.data}, {entry.title}: success rate in % (of images the target has right)")
-  table.add_column("made on \\ shown to")
-  for target in found.targets:
-    table.add_column(target, justify="right")
-  for source, row in zip(found.sources, found.success, strict=True):
-    table.add_row(source, *(f"{100 * value:.1f}" for value in row))
-  console = Console()
-  Console(width=None if console.is_terminal else 40 + 24 * len(names)).print(table)
-  print(f"cells are in {config.out}")
-  return 0
+  return list(run_transfer(models, data, entry, config.out, options).values())
+
+
+def _command(config: ConfigDict) -> str:
+  """The command that computes these cells again; all of them, because images are made once for all targets."""
+  asked = {key: config[key] for key in DEFAULTS if key not in _FREE and config[key] != DEFAULTS[key]}
+  asked |= {f"options.{key}": value for key, value in config.options.items()}
+  return shlex.join(["jaxrobust", "transfer", *(f"--{key}={value}" for key, value in asked.items())])
 
 
 def _joined(argv: list[str]) -> list[str]:

@@ -7,6 +7,7 @@ clean pass per data set and condition, their compiled programs and their loaded 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -118,7 +119,7 @@ def prepare(
       continue
     try:
       if place not in conditions:
-        conditions[place] = shared.keep(under(found, part.condition, options.seed), *place)
+        conditions[place] = under(found, part.condition, options.seed)
     except InputError as error:
       if len(plan.parts) == 1:
         raise
@@ -128,7 +129,10 @@ def prepare(
       job = make_job(shared, model, conditions[place], entry, out, options)
       tasks.append(Task(part, entry, replace(job, title=title_of(part, entry))))
   stored = frozenset(task.job.cell.path(task.job.root) for task in tasks if find_stored(task.job) is not None)
-  return Campaign(plan, tuple(tasks), missing, stored)
+  campaign = Campaign(plan, tuple(tasks), missing, stored)
+  used = Counter(task.job.config["data_fingerprint"] for task in campaign.left)
+  shared.repeated = frozenset(name for name, times in used.items() if times > 1)
+  return campaign
 
 
 def _look_up(name: str, n: int | None, classes: int) -> DataSource | str:

@@ -86,7 +86,8 @@ def _run_share(job: Job, meter: Meter | None) -> Result:
 def _compute(job: Job, path: Path, meter: Meter | None) -> tuple[Result, dict[str, Any]]:
   options, schedule = job.options, job.entry.schedule
   positions = np.arange(options.process, job.cell.n, options.processes)
-  image_shape = tuple(job.data.take(np.zeros(1, int))[0].shape[1:])
+  data = job.shared.keep(job.data)
+  image_shape = tuple(data.take(np.zeros(1, int))[0].shape[1:])
   check_logits(job.classifier, image_shape)
   eps = None if job.entry.eps is None else job.entry.eps.value
   framed = isinstance(job.data, SequenceSource)
@@ -102,14 +103,14 @@ def _compute(job: Job, path: Path, meter: Meter | None) -> tuple[Result, dict[st
     engine = Engine(
       job.classifier,
       schedule,
-      ShareSource(job.data, positions, image_shape, options.seed if job.entry.targeted else None),
+      ShareSource(data, positions, image_shape, options.seed if job.entry.targeted else None),
       # A minimal attack searches without bound; the budget only decides what counts.
       eps=np.inf if eps is None or schedule.minimal else eps,
       seed=options.seed,
       targeted=job.entry.targeted,
       samples=options.samples,
       options=options.engine,
-      clean=job.shared.clean(job.config["data_fingerprint"], str(options)),
+      clean=job.shared.clean(job.data, str(options)),
     )
     spent = _resume(engine, book, gallery, path, job.config)
     with _metered(job, meter, len(positions), book) as told:

@@ -76,30 +76,38 @@ class Shared:
   Attributes:
     classifier: what is evaluated.
     about: what is known of it (`arch`, `family`, `technique`, `params`, `notes`), for provenance.
+    repeated: fingerprints of the data that several cells are about; of other data nothing is kept.
     command: of a cell, as `data/condition/attack@eps`, the command line that computes it again.
   """
 
   classifier: Classifier
   about: Mapping[str, Any] = field(default_factory=dict)
   command: Callable[[str], str] | None = None
+  repeated: frozenset[str] = frozenset()
   _clean: OrderedDict[tuple, CleanLogits] = field(default_factory=OrderedDict)
-  _kept: OrderedDict[tuple, KeptSource] = field(default_factory=OrderedDict)
+  _kept: OrderedDict[str, KeptSource] = field(default_factory=OrderedDict)
 
   @cached_property
   def fingerprint(self) -> str:
     return fingerprint(self.classifier)
 
-  def clean(self, *key: Any) -> CleanLogits:
-    """The clean logits that runs with this key share; `key` is all that decides their bits."""
+  def clean(self, data: DataSource, options: str) -> CleanLogits | None:
+    """The clean logits that runs over this data share, if several do; `options` is all else that decides them."""
+    key = data.fingerprint(), options
+    if key[0] not in self.repeated or len(data) * self.classifier.num_classes * 4 > LARGEST_KEPT:
+      return None
     found = self._clean.setdefault(key, {})
     self._clean.move_to_end(key)
     size = lambda kept: sum(logits.nbytes for logits in kept.values())
     _shrink(self._clean, sum(map(size, self._clean.values())), size)
     return found
 
-  def keep(self, source: DataSource, *key: Any) -> DataSource:
-    """The source with its images kept, if they are costly to make and not too many."""
+  def keep(self, source: DataSource) -> DataSource:
+    """The source with its images kept, if several cells need them, they are costly to make and not too many."""
     if isinstance(source, ArraySource | SequenceSource):
+      return source
+    key = source.fingerprint()
+    if key not in self.repeated:
       return source
     if key not in self._kept:
       image = source.take(np.zeros(1, int))[0]

@@ -77,8 +77,19 @@ def test_reproduce_confirms_a_cell_and_finds_a_forged_one(evaluated, tmp_path):
 def test_reproduce_names_what_it_cannot_do(evaluated, tmp_path):
   out, _, _ = evaluated
   result = load_result(next(path for path in out.rglob("*.json") if "fgsm" in path.name and "timing" not in path.name))
-  bare = Result(**{**vars(result), "provenance": {}})
-  refused(2, "does not say which command made it", "reproduce", save_result(tmp_path, bare))
+  bad = (
+    None,
+    3,
+    "",
+    "rm -r x",
+    "jaxrobust",
+    "jaxrobust run",
+    "jaxrobust evaluate '",
+    "jaxrobust evaluate --config=x.py",
+  )
+  for command in bad:
+    bare = Result(**{**vars(result), "provenance": {"command": command}})
+    refused(2, "does not say which command made it", "reproduce", save_result(tmp_path, bare))
   refused(3, "no such file", "reproduce", tmp_path / "nothing.json")
 
 
@@ -90,4 +101,7 @@ def test_transfer_prints_a_map(networks, tmp_path):
   assert sorted((r.cell.model, r.cell.attack) for r in load_results(tmp_path)) == [
     (target, f"transfer:{source}:linf-fgsm") for target in ("one", "two") for source in ("one", "two")
   ]
+  cell = next(path for path in tmp_path.rglob("transfer*two*.json") if "one" in path.parts)
+  code, text, err = call("reproduce", cell)
+  assert code == 0 and "matches: every number" in text, (text, err)
   refused(2, "at least two classifiers", "transfer", "--models", networks / "one", "--out", tmp_path)

@@ -4,7 +4,8 @@ Natural: accuracy on the relatives and under corruptions. Adversarial: FGSM, PGD
 given), and AutoAttack over budgets. Frequency: accuracy after low-pass filters of rising bandwidth.
 
 Known deviations: the paper bisects AutoAttack's budget for each example; here it is run at a list of budgets, each a
-number of its own that other papers report too. PGD's step of 1/255 is a quarter of the budget.
+number of its own that other papers report too. PGD's step of 1/255 is a quarter of the budget. An image of
+ImageNet-ReaL counts as right where its first acceptable class is predicted, not any of them.
 """
 
 from __future__ import annotations
