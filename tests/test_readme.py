@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import jaxrobust as jr
+from jaxrobust.training.technique import TECHNIQUES
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
 
@@ -25,3 +26,8 @@ def test_every_public_name_in_the_readme_exists():
 def test_readme_opens_with_the_two_commands():
   opening = README[:700]
   assert opening.index("bash launch/local.sh") < opening.index("bash launch/test.sh")
+
+
+def test_every_technique_is_in_the_table():
+  rows = re.findall(r"^\| `([^|]*)` \|", README, flags=re.MULTILINE)
+  assert set(TECHNIQUES) <= {name for row in rows for name in row.split()}
