@@ -39,6 +39,7 @@ def run(argv: list[str]) -> int:
   from jaxrobust.evaluation.evaluate import evaluate
   from jaxrobust.evaluation.runner import RunOptions
   from jaxrobust.evaluation.suites import make_suite
+  from jaxrobust.models.portable import shipped_results
   from jaxrobust.report.report import write_report
   from jaxrobust.results import check_writable
   from jaxrobust.training import loop
@@ -77,7 +78,9 @@ def run(argv: list[str]) -> int:
   ]
   print_reports(f"{config.data}, accuracy in % ({config.norm} {config.eps})", reports)
   print(f"models are in {out / 'models'}, cells in {out / 'results'}")
-  print(f"the page is {write_report(out / 'results', out / 'site', also=config.show).page}")
+  # The networks that ship with the package stand beside the new ones, with the results they come with.
+  also = [*config.show, *shipped_results()]
+  print(f"the page is {write_report(out / 'results', out / 'site', also=also).page}")
   return 0
 
 

@@ -55,3 +55,8 @@ def read_portable(folder: str | os.PathLike, abstract: Any) -> Any:
 def shipped() -> list[str]:
   """Names of the classifiers in this package."""
   return sorted(path.parent.name for path in SHIPPED.glob(f"*/{WEIGHTS}"))
+
+
+def shipped_results() -> list[Path]:
+  """The results folders of the classifiers in this package, for a page or a query."""
+  return sorted(SHIPPED.glob("*/cells"))
