@@ -49,7 +49,9 @@ def get_config(arg: str = "resnet50") -> ConfigDict:
     config.optimiser, config.learning_rate, config.weight_decay = "adamw", 5e-4, 0.05
     config.warmup_epochs, config.clip = 5.0, 1.0
   else:
-    config.optimiser, config.learning_rate, config.weight_decay = "sgd", 0.2, 1e-4
+    # "Base learning rate 0.1, warm-up learning rate 0.4" (F.1): the rate rises to 0.4 and falls from there.
+    config.optimiser, config.learning_rate, config.weight_decay = "sgd", 0.4, 1e-4
+    config.warmup_epochs = 1.0
   if "half-at" in words:
     config.techniques += ("half-at",)
     config.options["half-at"] = ConfigDict({"eps": "8/255", "num_steps": 3, "step_size": 2 / 3})

@@ -87,7 +87,7 @@ def ares_bench_table7():
   runs = []
   for name, arch, tricks, decay in rows:
     drop = [trick for trick in everything if trick not in tricks]
-    runs.append(_run(name, f"ares_bench.py:{arch}", drop=drop, against="swin-s", weight_decay=decay, epochs=300.0))
+    runs.append(_run(name, f"ares_bench.py:{arch}", drop=drop, against="swin-s", weight_decay=decay))
   adamw = {"optimiser": "adamw", "learning_rate": 5e-4, "weight_decay": 0.05}
   runs.append(_run("swin-b-imagenet21k", "pretrain.py:imagenet21k", judged=False, arch=base, **adamw))
   runs.append(_run("swin-b-simmim", "pretrain.py:simmim", judged=False))

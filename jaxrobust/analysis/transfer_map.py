@@ -10,8 +10,7 @@ import numpy as np
 from jaxrobust.analysis.proportions import Proportion, proportion
 from jaxrobust.core.errors import InputError
 from jaxrobust.results import Cell, Result
-
-PREFIX = "transfer:"
+from jaxrobust.results.rows import transfer_source
 
 
 def source_and_attack(cell: Cell) -> tuple[str, str] | None:
@@ -20,10 +19,8 @@ def source_and_attack(cell: Cell) -> tuple[str, str] | None:
   >>> source_and_attack(Cell(model="b", data="d", attack="transfer:a:linf-pgd-20", eps="8/255", n=4))
   ('a', 'linf-pgd-20')
   """
-  if not cell.attack.startswith(PREFIX):
-    return None
-  source, _, attack = cell.attack.removeprefix(PREFIX).rpartition(":")
-  return (source, attack) if source else None
+  source = transfer_source(cell.attack)
+  return None if source is None else (source, cell.attack.rpartition(":")[2])
 
 
 @dataclass(frozen=True, eq=False)

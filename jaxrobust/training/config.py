@@ -31,7 +31,7 @@ class TrainConfig:
     epochs, batch_size: of the whole run, over all devices; a batch may straddle two epochs.
     accumulate: batches whose gradients are averaged into one update.
     optimiser: "sgd" (Nesterov 0.9) or "adamw"; `learning_rate` and `weight_decay` its own.
-    schedule: "cosine", "step" (a tenth at 50 % and 75 %), "cyclic" (up and down linearly) or "constant".
+    schedule: "cosine", "step" (a tenth at 50 % and 75 %), "step-30", "cyclic" (up and down linearly) or "constant".
     warmup_epochs: of the learning rate.
     clip: the largest global gradient norm; 0 for none.
     techniques: names, in order; `options` hold the parameters of each.

@@ -45,6 +45,12 @@ def step(peak: float, steps: int) -> optax.Schedule:
   return optax.piecewise_constant_schedule(peak, {steps // 2: 0.1, steps * 3 // 4: 0.1})
 
 
+@SCHEDULES.register("step-30")
+def step_30(peak: float, steps: int) -> optax.Schedule:
+  """A tenth after 30, 60 and 90 of 95 epochs, the first 5 of which are warm-up; ARES-Bench (arXiv:2302.14301)."""
+  return optax.piecewise_constant_schedule(peak, {steps * epoch // 90: 0.1 for epoch in (25, 55, 85)})
+
+
 @SCHEDULES.register("cyclic")
 def cyclic(peak: float, steps: int) -> optax.Schedule:
   """Linearly up for two fifths of the run and down to zero; Wong et al. 2020 (arXiv:2001.03994)."""
