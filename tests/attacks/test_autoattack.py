@@ -65,7 +65,12 @@ def test_the_cascade_is_never_weaker_than_its_parts():
 
 
 @pytest.mark.parametrize(
-  "classes, losses", [(2, {"ce", "mm", "margin"}), (3, {"ce", "mm", "margin"}), (4, {"ce", "dlr-t", "margin"})]
+  "classes, losses",
+  [
+    (2, {"ce", "mm", "margin"}),
+    pytest.param(3, {"ce", "mm", "margin"}, marks=pytest.mark.slow),
+    pytest.param(4, {"ce", "dlr-t", "margin"}, marks=pytest.mark.slow),
+  ],
 )
 def test_few_classes_get_documented_substitutes(classes, losses, tmp_path):
   classifier = few_classes(classes)

@@ -59,7 +59,7 @@ def logits_of(name):
 
 
 # The slowest to compile; their logits are compared in the default run all the same.
-LONG = ("vitae", "xcit", "t2t-vit-t", "convnext-conv-stem")
+LONG = ("vitae", "xcit", "t2t-vit-t", "convnext-conv-stem", "swin")
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in LONG else n for n in SMALL])
@@ -82,7 +82,7 @@ def test_bfloat16_stays_near_float32(name):
   assert np.abs(np.asarray(found, np.float32) - expected).max() < 0.05 * max(1.0, np.abs(expected).max())
 
 
-@pytest.mark.parametrize("name", RANDOM)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in LONG else n for n in RANDOM])
 def test_random_layers_are_off_in_evaluation_and_reproducible_in_training(name):
   module = SMALL[name].clone(drop_rate=0.5, drop_path_rate=0.5)
 
