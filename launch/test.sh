@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # All checks: style, types, doctests, tests. Arguments go to pytest: bash launch/test.sh -k engine
-# The long comparisons with other implementations are left out; JAXROBUST_SLOW=1 runs them too.
+# Whole trainings of every technique are left out where it is not CI (CI=1 runs them), the long comparisons with other
+# implementations everywhere (JAXROBUST_SLOW=1 runs them).
 source "$(dirname "${BASH_SOURCE[0]}")/_environment.sh"
 prepare dev
 cd "$root"
@@ -13,7 +14,8 @@ export XLA_FLAGS="${XLA_FLAGS:-} --xla_cpu_multi_thread_eigen=false"
 if ! command -v chromedriver >/dev/null || ! { command -v chromium || command -v google-chrome; } >/dev/null; then
   echo "skipped: the page in a browser, which takes Chromium and its driver (Debian: apt install chromium chromium-driver)"
 fi
-select=(-m "not slow")
+select=(-m "not slow and not ci")
+[ -n "${CI:-}" ] && select=(-m "not slow")
 [ -n "${JAXROBUST_SLOW:-}" ] && select=()
 exec "$venv/bin/python" -m pytest -n "${JAXROBUST_TEST_PROCESSES:-2}" --dist worksteal "${select[@]}" \
   --doctest-modules jaxrobust tests "$@"

@@ -68,8 +68,8 @@ def test_the_cascade_is_never_weaker_than_its_parts():
   "classes, losses",
   [
     (2, {"ce", "mm", "margin"}),
-    pytest.param(3, {"ce", "mm", "margin"}, marks=pytest.mark.slow),
-    pytest.param(4, {"ce", "dlr-t", "margin"}, marks=pytest.mark.slow),
+    pytest.param(3, {"ce", "mm", "margin"}, marks=pytest.mark.ci),
+    pytest.param(4, {"ce", "dlr-t", "margin"}, marks=pytest.mark.ci),
   ],
 )
 def test_few_classes_get_documented_substitutes(classes, losses, tmp_path):

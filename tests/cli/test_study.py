@@ -10,6 +10,8 @@ import pytest
 from jaxrobust.cli.main import main
 from jaxrobust.evaluation.study import study_rows, study_table
 
+pytestmark = pytest.mark.ci
+
 STUDY = """
 from ml_collections import ConfigDict
 

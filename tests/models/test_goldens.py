@@ -59,7 +59,7 @@ def test_a_model_with_a_reference_has_a_golden_file(name):
 
 @realdata.needs_data
 @pytest.mark.data
-@pytest.mark.slow
+@pytest.mark.ci
 def test_parameter_counts_of_every_model_that_timm_has():
   table = json.loads((realdata.ROOT / "reference" / "timm_params.json").read_text())["families"]
   known = {name: row["params"] for family in table.values() for name, row in family.items()}

@@ -161,7 +161,7 @@ def test_the_augmix_objective_is_cross_entropy_where_the_network_does_not_see_th
   assert (varied > -jnp.take_along_axis(jax.nn.log_softmax(logits), rows.labels[:, None], 1)[:, 0]).all()
 
 
-@pytest.mark.slow
+@pytest.mark.ci
 def test_augmentations_train_together_on_the_digits():
   names = ("autoaugment", "cutout", "random-erasing", "cutmix", "augmix-jsd")
   images, labels = load_data("digits32-train").take(np.arange(16))

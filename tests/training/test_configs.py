@@ -103,7 +103,7 @@ def test_studies_say_what_the_papers_say():
   "file, arg",
   [
     ("cifar10.py", "trades,runlocal"),
-    pytest.param("ares_bench.py", "resnet50,runlocal", marks=pytest.mark.slow),
+    pytest.param("ares_bench.py", "resnet50,runlocal", marks=pytest.mark.ci),
     *(pytest.param("cifar10.py", f"{name},runlocal", marks=pytest.mark.slow) for name in CIFAR if name != "trades"),
     *(pytest.param("pretrain.py", f"{name},runlocal", marks=pytest.mark.slow) for name in PRETRAINED),
     pytest.param("robustart.py", "resnet18,half-at,runlocal", marks=pytest.mark.slow),

@@ -19,6 +19,8 @@ from jaxrobust.training.state import begin_memory, init_state
 from jaxrobust.training.step import Recipe, culprit, train_step
 from jaxrobust.training.technique import make_plan
 
+pytestmark = pytest.mark.ci
+
 COUNT = 32
 MEAN = STD = (0.5, 0.5, 0.5)
 # The fewest steps with which each still does all of its parts.

@@ -30,6 +30,8 @@ from jaxrobust.training.step import Recipe, train_step
 from jaxrobust.training.technique import make_plan, make_technique
 from jaxrobust.training.views import ContrastiveViews, two_views
 
+pytestmark = pytest.mark.ci
+
 CONFIGS = Path(__file__).parents[2] / "configs"
 KEY = jax.random.key(0)
 SMALL = {
@@ -61,11 +63,7 @@ def stepped(name: str, steps: int = 2, rate: float = 0.05):
   return one, states, report
 
 
-# MAE is trained to the end below.
-LONG = [pytest.param(name, marks=pytest.mark.slow) for name in ("mae", "moco-v3")]
-
-
-@pytest.mark.parametrize("name", ["moco-v2", "acl", "simmim", *LONG])
+@pytest.mark.parametrize("name", ["moco-v2", "acl", "mae", "simmim", pytest.param("moco-v3", marks=pytest.mark.slow)])
 def test_every_pretraining_moves_the_backbone_and_reports_finite_losses(name):
   _, states, report = stepped(name)
   before, after = (states[i].params["backbone"] for i in (0, -1))

@@ -146,6 +146,7 @@ def test_a_student_learns_from_a_folder_and_not_from_one_that_does_not_fit(teach
   assert not (tmp_path / "two").exists()
 
 
+@pytest.mark.ci
 def test_repvgg_is_trained_with_branches_and_saved_without(tmp_path, monkeypatch):
   seen, original = [], loop.host_variables
   monkeypatch.setattr(loop, "host_variables", lambda *arguments: seen.append(original(*arguments)) or seen[-1])
@@ -164,6 +165,7 @@ def test_repvgg_is_trained_with_branches_and_saved_without(tmp_path, monkeypatch
     train(TrainConfig(techniques=("repvgg",)), tmp_path / "other", quiet=True)
 
 
+@pytest.mark.ci
 def test_free_training_goes_on_with_its_perturbation(tmp_path):
   """A run that loses its last steps ends with the very weights of one that did not."""
   options = {"free-at": {"replays": 2, "eps": "0.1"}}
