@@ -154,7 +154,8 @@ def run_campaign(campaign: Campaign, quiet: bool = False) -> list[Result]:
   total = max(sum(task.cost for task in left), 1)
   done = 0
   results: dict[Path, Result] = {}
-  with show_all(campaign.plan.name, quiet=quiet) as show:
+  who = campaign.tasks[0].job.cell.model if campaign.tasks else campaign.plan.name
+  with show_all(who, quiet=quiet) as show:
     for number, task in enumerate(left, 1):
       title = f"cell {number}/{len(left)} {task.part.data} {task.part.condition} {task.entry.title}"
       count = max(task.job.cell.n // task.job.options.processes, 1)
