@@ -49,12 +49,13 @@ def matrices(examples: Mapping[str, np.ndarray]) -> dict[str, Any]:
   return {
     "confusion": confusion.tolist(),
     "confidence": {
-      "label": [_mean(table[known & (label == index)]).tolist() for index in range(classes)],
-      "argmax": [_mean(table[prediction == index]).tolist() for index in range(classes)],
-      "prediction": [float(_mean(sure[known & flags])) for flags in (right, ~right)],
+      "label": [_mean(table[known & (label == index)]) for index in range(classes)],
+      "argmax": [_mean(table[prediction == index]) for index in range(classes)],
+      "prediction": [_mean(sure[known & flags, None])[0] for flags in (right, ~right)],
     },
   }
 
 
-def _mean(rows: np.ndarray) -> np.ndarray:
-  return np.round(rows.mean(0), DIGITS) if len(rows) else np.full(rows.shape[1:], np.nan)
+def _mean(rows: np.ndarray) -> list[float | None]:
+  """The mean over rows; None where there are none, as it is stored."""
+  return np.round(rows.mean(0), DIGITS).tolist() if len(rows) else [None] * rows.shape[1]
