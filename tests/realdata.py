@@ -16,6 +16,8 @@ import pytest
 from jaxrobust.bench.workloads import load_cifar_network
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.models.cnn import CNN
+from jaxrobust.models.convert import convert_checkpoint
+from jaxrobust.models.zoo import load_classifier
 
 _BESIDE = pathlib.Path(__file__).resolve().parents[2] / "shared" / "data"
 ROOT = pathlib.Path(os.environ.get("JAXROBUST_DATA", _BESIDE))
@@ -29,6 +31,13 @@ def cifar10_test(n: int = 10_000) -> tuple[np.ndarray, np.ndarray]:
   """The first n CIFAR-10 test images in [0, 1] and their labels."""
   with np.load(ROOT / "cifar10_test.npz") as data:
     return data["images"][:n].astype(np.float32) / 255, data["labels"][:n].astype(np.int32)
+
+
+def lite0(folder: pathlib.Path) -> Classifier:
+  """EfficientNet-Lite0 with its real weights, converted into a folder."""
+  weights = ROOT / "weights" / "imagenet_efficientnet_lite0.npz"
+  convert_checkpoint(weights, "tf_efficientnet_lite0", folder, mean=(0.498,) * 3, std=(0.502,) * 3)
+  return load_classifier(folder)
 
 
 @functools.cache

@@ -9,6 +9,7 @@ time, per image, because the slower one gets fewer images.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -66,22 +67,20 @@ CONTESTS = (
 
 def run(
   peer_python: str = "", autoattack_path: str = "", mm_path: str = "", only: str = "", repeats: int = 2
-) -> list[Row]:
-  """All contests, or those whose attack's name contains `only`; then the minimum-budget search."""
+) -> Iterator[Row]:
+  """All contests, or those whose attack's name contains `only`, each as it ends; then the minimum-budget search."""
   folder = data_folder()
   if folder is None:
     raise InputError("bench attacks needs real networks: set JAXROBUST_DATA to their folder")
   paths = {"autoattack": autoattack_path or None, "mm5": mm_path or None}
-  rows: list[Row] = []
   works: dict[str, Workload] = {}
   with Peers(peer_python, folder) as peers:
     for contest in CONTESTS:
       if only in contest.name:
         work = works.setdefault(contest.network, workload(contest.network, 1024))
-        rows += _compete(contest, work, peers, paths.get(contest.peer), repeats)
+        yield from _compete(contest, work, peers, paths.get(contest.peer), repeats)
   if only in "minimum-budget":
-    rows += _minimum_budget(workload("cnn_a_adv4", 1024), repeats)
-  return rows
+    yield from _minimum_budget(workload("cnn_a_adv4", 1024), repeats)
 
 
 def _ours(contest: Contest, work: Workload) -> tuple[float, AttackResult]:

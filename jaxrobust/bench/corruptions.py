@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +24,14 @@ from jaxrobust.noises.tables import BENCHMARK
 WORKER = Path(__file__).with_name("corruption_worker.py")
 
 
-def run(peer_python: str = "", sizes: str = "224,32", only: str = "", repeats: int = 2) -> list[Row]:
+def run(peer_python: str = "", sizes: str = "224,32", only: str = "", repeats: int = 2) -> Iterator[Row]:
   """A row per corruption and size, and the sum over the benchmark's fifteen."""
-  rows: list[Row] = []
   with tempfile.TemporaryDirectory() as folder, Peers(peer_python, Path(folder), WORKER) as peers:
     for size in (int(part) for part in sizes.split(",")):
       images = _images(64 if size < 96 else 16, size)
       path = Path(folder) / f"{size}.npy"
       np.save(path, images)
-      rows += _contest([name for name in NOISES if only in name], images, path, peers, repeats)
-  return rows
+      yield from _contest([name for name in NOISES if only in name], images, path, peers, repeats)
 
 
 def _images(n: int, size: int) -> np.ndarray:
@@ -42,9 +41,9 @@ def _images(n: int, size: int) -> np.ndarray:
   return (np.clip(coarse + 0.05 * rng.standard_normal(coarse.shape), 0, 1) * 255).astype(np.uint8)
 
 
-def _contest(names: list[str], images: np.ndarray, path: Path, peers: Peers, repeats: int) -> list[Row]:
+def _contest(names: list[str], images: np.ndarray, path: Path, peers: Peers, repeats: int) -> Iterator[Row]:
   size = images.shape[1]
-  rows, total, peer_total = [], 0.0, 0.0
+  total, peer_total = 0.0, 0.0
   peer: dict[str, Any] = {"missing": "not asked"}
   for name in names:
     ours, theirs = float("inf"), float("inf")
@@ -54,12 +53,11 @@ def _contest(names: list[str], images: np.ndarray, path: Path, peers: Peers, rep
       # One picture is enough for the loop over pixels.
       peer = peers.ask(corruption=name, images=str(path), n=1 if name == "glass_blur" else 2)
       theirs = min(theirs, peer.get("seconds", float("inf")))
-    rows.append(_row(f"{size}px, {name}", ours, theirs, peer))
+    yield _row(f"{size}px, {name}", ours, theirs, peer)
     if name in BENCHMARK:
       total, peer_total = total + ours, peer_total + theirs
   if set(BENCHMARK) <= set(names):
-    rows.append(_row(f"{size}px, the fifteen together", total / len(BENCHMARK), peer_total / len(BENCHMARK), peer))
-  return rows
+    yield _row(f"{size}px, the fifteen together", total / len(BENCHMARK), peer_total / len(BENCHMARK), peer)
 
 
 def _ours(name: str, images: np.ndarray) -> float:

@@ -10,7 +10,7 @@ convolutions are written for it (`models/conv.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -79,14 +79,12 @@ def switched(classifier: Classifier, images: Array, branch: Array) -> Array:
   return lax.fori_loop(0, _STEPS, lambda _, x: lax.switch(branch, branches, x), images)
 
 
-def run(peer_python: str = "", only: str = "", repeats: int = 3) -> list[Row]:
+def run(peer_python: str = "", only: str = "", repeats: int = 3) -> Iterator[Row]:
   """All networks, or those whose name contains `only`."""
-  rows: list[Row] = []
   with Peers(peer_python, Path()) as peers:
     for contest in CONTESTS:
       if only in contest.name and contest.name in MODELS:
-        rows += _compare(contest, peers, repeats)
-  return rows
+        yield from _compare(contest, peers, repeats)
 
 
 def _compare(contest: Contest, peers: Peers, repeats: int) -> list[Row]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
 
 from jaxrobust.bench.rows import Row, alternate
 from jaxrobust.bench.workloads import Workload, workload
@@ -16,10 +17,10 @@ EPS = "2/255"
 SUITES = ("nas-cell,small", "oodrb,small")
 
 
-def run(n: int = 256, repeats: int = 2) -> list[Row]:
+def run(n: int = 256, repeats: int = 2) -> Iterator[Row]:
   """Two suites in their small forms on the first n images: one over attacks, one over corruptions."""
   work = workload("resnet20", n)
-  return [_compare(work, suite, repeats) for suite in SUITES]
+  yield from (_compare(work, suite, repeats) for suite in SUITES)
 
 
 def _compare(work: Workload, suite: str, repeats: int) -> Row:

@@ -10,7 +10,7 @@ over the step. Steps and bare evaluations are measured in turns, on random image
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -96,7 +96,7 @@ CONTESTANTS = {
 }
 
 
-def run(arch: str = "resnet20", batch_size: int = 128, repeats: int = 7, names: str = "") -> list[Row]:
+def run(arch: str = "resnet20", batch_size: int = 128, repeats: int = 7, names: str = "") -> Iterator[Row]:
   """One row per technique: images/s, and the bare sum over the step."""
   chosen = [name.strip() for name in names.split(",") if name.strip()] or list(CONTESTANTS)
   for name in chosen:
@@ -108,7 +108,7 @@ def run(arch: str = "resnet20", batch_size: int = 128, repeats: int = 7, names: 
   images = rng.integers(0, 256, (batch_size, *SHAPE)).astype(np.uint8)
   rows = (images, rng.integers(0, 10, batch_size).astype(np.int32), np.arange(batch_size, dtype=np.int32))
   parts = bare_parts(make_model(arch), optax.sgd(0.01, 0.9, nesterov=True), rows)
-  return [_row(name, arch, rows, parts, repeats) for name in chosen]
+  yield from (_row(name, arch, rows, parts, repeats) for name in chosen)
 
 
 def _row(name: str, arch: str, rows: Any, parts: dict[str, Callable[[], Any]], repeats: int) -> Row:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
+import sys
 
 from rich.console import Console
 from rich.table import Table
@@ -37,13 +38,20 @@ def run(argv: list[str]) -> int:
   defaults = {key: parameter.default for key, parameter in inspect.signature(bench).parameters.items()}
   config = parse(f"bench {name}", rest, {"json": False, **defaults}, BENCHES[name])
   enable_compilation_cache()
-  rows = bench(**{key: config[key] for key in defaults})
-  if config.json:
-    for row in rows:
-      print(json.dumps(row.as_dict()))
-  else:
+  rows: list[Row] = []
+  for row in bench(**{key: config[key] for key in defaults}):
+    rows.append(row)
+    # A bench may take half an hour: what is measured is said at once, and not lost when it is stopped.
+    text, stream = (json.dumps(row.as_dict()), sys.stdout) if config.json else (_line(row), sys.stderr)
+    print(text, file=stream, flush=True)
+  if not config.json:
     print_rows(rows)
   return 0
+
+
+def _line(row: Row) -> str:
+  ratio = "" if row.ratio is None else f", {row.ratio:.2f} times {row.peer}"
+  return f"{row.name}: {row.value:.4g} {row.unit}{ratio}"
 
 
 def print_rows(rows: list[Row]) -> None:

@@ -12,7 +12,8 @@ import ast
 import copy
 import importlib.util
 import inspect
-from collections.abc import Callable, Iterator
+import shlex
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,12 @@ from jaxrobust.core.registry import unknown_name
 
 Load = Callable[[str, dict[str, str]], ConfigDict]
 """(path, overrides as texts) -> config."""
+
+
+def command_line(command: str, config: ConfigDict, defaults: dict[str, Any], free: Sequence[str], **more: Any) -> str:
+  """The command that asks for this config again: what differs from the defaults, but not what `free` names."""
+  asked = {key: config[key] for key in defaults if key not in free and config[key] != defaults[key]} | more
+  return shlex.join(["jaxrobust", command, *(f"--{key}={value}" for key, value in asked.items())])
 
 
 def parse(command: str, argv: list[str], defaults: dict[str, Any], usage: str, load: Load | None = None) -> ConfigDict:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ml_collections import ConfigDict
 
-from jaxrobust.cli.configuration import parse
+from jaxrobust.cli.configuration import command_line, parse
 from jaxrobust.core.compilation import enable_compilation_cache
 from jaxrobust.core.errors import InputError
 
@@ -89,9 +88,7 @@ def evaluate_config(config: ConfigDict) -> Report:
 
 def command_of(config: ConfigDict, title: str) -> str:
   """The command that computes one cell of this evaluation again, into the default results folder."""
-  asked: dict[str, Any] = {key: config[key] for key in DEFAULTS if key not in _FREE and config[key] != DEFAULTS[key]}
-  asked["only"] = title
-  return shlex.join(["jaxrobust", "evaluate", *(f"--{key}={value}" for key, value in asked.items())])
+  return command_line("evaluate", config, DEFAULTS, _FREE, only=title)
 
 
 def print_summary(out: str, report: Report) -> None:

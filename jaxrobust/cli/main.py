@@ -31,12 +31,15 @@ COMMANDS = {
   "bench": "speed and efficiency, beside other implementations where installed",
 }
 
+# Those whose time goes into networks; the others are over before huge pages would pay.
+COMPUTING = ("evaluate", "reproduce", "transfer", "attack", "train", "study", "run", "bench")
+
 
 def main(argv: list[str] | None = None) -> int:
   """Runs one command and returns its exit code; expected errors are one line on standard error."""
-  if argv is None:
-    start_with_huge_pages()
   words = sys.argv[1:] if argv is None else argv
+  if argv is None and words and words[0] in COMPUTING:
+    start_with_huge_pages()
   # Warnings of the runtime underneath would bury our own output.
   os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
   if not words or words[0] in ("-h", "--help"):

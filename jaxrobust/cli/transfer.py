@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +9,7 @@ from ml_collections import ConfigDict
 from rich.console import Console
 from rich.table import Table
 
-from jaxrobust.cli.configuration import parse
+from jaxrobust.cli.configuration import command_line, parse
 from jaxrobust.core.compilation import enable_compilation_cache
 from jaxrobust.core.errors import InputError
 
@@ -89,9 +88,8 @@ def transfer_config(config: ConfigDict) -> list[Result]:
 
 def _command(config: ConfigDict) -> str:
   """The command that computes these cells again; all of them, because images are made once for all targets."""
-  asked = {key: config[key] for key in DEFAULTS if key not in _FREE and config[key] != DEFAULTS[key]}
-  asked |= {f"options.{key}": value for key, value in config.options.items()}
-  return shlex.join(["jaxrobust", "transfer", *(f"--{key}={value}" for key, value in asked.items())])
+  options = {f"options.{key}": value for key, value in config.options.items()}
+  return command_line("transfer", config, DEFAULTS, _FREE, **options)
 
 
 def _joined(argv: list[str]) -> list[str]:

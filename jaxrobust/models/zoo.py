@@ -155,9 +155,11 @@ def save_portable(
   classifier: str | os.PathLike, folder: str | os.PathLike, notes: dict[str, Any] | None = None
 ) -> pathlib.Path:
   """Writes a saved classifier again as two small files; `notes` are added to (or replace) those it has."""
-  metadata = read_metadata(find_classifier(classifier)) or {"notes": {}}
+  variables = load_classifier(classifier).variables["module"]
+  metadata = read_metadata(find_classifier(classifier))
+  assert metadata is not None  # What has been loaded has metadata.
   metadata["notes"] = {**metadata["notes"], **(notes or {})}
-  write_weights(folder, load_classifier(classifier).variables["module"])
+  write_weights(folder, variables)
   path = pathlib.Path(folder)
   atomic_write(path / _METADATA, json.dumps(metadata, indent=2, sort_keys=True) + "\n")
   return path

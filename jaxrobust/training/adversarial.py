@@ -25,7 +25,7 @@ from jaxrobust.core.registry import unknown_name
 from jaxrobust.core.threat import Budget
 from jaxrobust.core.types import Array, Attack, Probe, Problem
 from jaxrobust.training.objectives import soft_cross_entropy
-from jaxrobust.training.technique import TECHNIQUES, Batch, Context, Losses, Network
+from jaxrobust.training.technique import TECHNIQUES, Batch, Context, Losses, Margin, Network
 
 RowLoss = Callable[[Any, Array], Array]
 """(a row of what is wanted, logits) -> the loss that an attack raises."""
@@ -115,6 +115,17 @@ class Inner:
     eps = self.budget * context.progress
     rows = batch.targets if wanted is None else wanted
     return craft(self.attack, self.attacked(context), batch.images, rows, eps, batch.keys, loss)
+
+
+PairLoss = Callable[[Array, Array, Array, float, Margin], Array]
+"""(logits of clean images, of adversarial ones, targets, weight, margin) -> a loss per example."""
+
+
+def paired(network: Network, batch: Batch, context: Context, loss: PairLoss, weight: float) -> Losses:
+  """A loss that looks at clean images and at the crafted ones."""
+  clean, stats = network(batch.images, context.batch_stats)
+  adversarial, stats = network(context.crafted, stats)
+  return Losses(loss(clean, adversarial, batch.targets, weight, context.margin), adversarial, stats)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,7 +13,7 @@ import dataclasses
 import jax.numpy as jnp
 
 from jaxrobust.core.types import Array
-from jaxrobust.training.adversarial import Inner
+from jaxrobust.training.adversarial import Inner, paired
 from jaxrobust.training.objectives import soft_cross_entropy
 from jaxrobust.training.technique import TECHNIQUES, Batch, Context, Losses, Margin, Network, plain
 from jaxrobust.training.trades import check_weight
@@ -40,7 +40,4 @@ class LogitPairing(Inner):
     return self.search(batch, context)
 
   def loss(self, network: Network, batch: Batch, context: Context) -> Losses:
-    clean, stats = network(batch.images, context.batch_stats)
-    adversarial, stats = network(context.crafted, stats)
-    values = alp_loss(clean, adversarial, batch.targets, self.weight, context.margin)
-    return Losses(values, adversarial, stats)
+    return paired(network, batch, context, alp_loss, self.weight)

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrobust.core.types import Array
-from jaxrobust.training.adversarial import Inner
+from jaxrobust.training.adversarial import Inner, paired
 from jaxrobust.training.objectives import kl_divergence, soft_cross_entropy
 from jaxrobust.training.technique import TECHNIQUES, Batch, Context, Losses, Margin, Network, plain
 from jaxrobust.training.trades import check_weight
@@ -49,7 +49,4 @@ class Mart(Inner):
     return self.search(batch, context)
 
   def loss(self, network: Network, batch: Batch, context: Context) -> Losses:
-    clean, stats = network(batch.images, context.batch_stats)
-    adversarial, stats = network(context.crafted, stats)
-    values = mart_loss(clean, adversarial, batch.targets, self.beta, context.margin)
-    return Losses(values, adversarial, stats)
+    return paired(network, batch, context, mart_loss, self.beta)

@@ -21,7 +21,7 @@ from jax.sharding import Mesh
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.mesh import row_sharding
 from jaxrobust.data.registry import load_data
-from jaxrobust.data.source import ArraySource, DataSource
+from jaxrobust.data.source import ArraySource, DataSource, SourceView
 
 # Batches held ready.
 AHEAD = 2
@@ -54,35 +54,24 @@ def stream_ids(size: int, seed: int, start: int, count: int) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Mixture:
+class Mixture(SourceView):
   """A data set with a fixed number of rows of every batch from another: extra or synthetic images.
 
   Gowal et al. 2021 (arXiv:2110.09468) mix about 70 % generated images into CIFAR-10, Carmon et al. 2019
-  (arXiv:1905.13736) half of pseudo-labelled ones. Lengths, held-out examples and epochs are those of `data`: a run
-  makes as many updates as one without extra images. Ids of the extra examples go on where those of `data` end.
+  (arXiv:1905.13736) half of pseudo-labelled ones. Lengths, held-out examples and epochs are those of `source`: a run
+  makes as many updates as one without extra images. Ids of the extra examples go on where those of `source` end.
   """
 
-  data: DataSource
+  source: DataSource
   extra: DataSource
   rows: int
 
-  @property
-  def name(self) -> str:
-    return self.data.name
-
-  @property
-  def num_classes(self) -> int:
-    return self.data.num_classes
-
-  def __len__(self) -> int:
-    return len(self.data)
-
   def fingerprint(self) -> str:
-    return f"{self.data.fingerprint()}+{self.rows}:{self.extra.fingerprint()}"
+    return f"{self.source.fingerprint()}+{self.rows}:{self.extra.fingerprint()}"
 
   def subset(self, n: int) -> Mixture:
     """The first n examples of the data set, with the same extra ones."""
-    return replace(self, data=self.data.subset(n))
+    return replace(self, source=self.source.subset(n))
 
   def take(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Examples of either source, as floats."""
@@ -90,11 +79,11 @@ class Mixture:
 
   def raw(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The same as they are stored, where both are stored alike."""
-    return self._join(raw if _bytes(self.data) == _bytes(self.extra) else lambda data, part: data.take(part), ids)
+    return self._join(raw if _bytes(self.source) == _bytes(self.extra) else lambda data, part: data.take(part), ids)
 
   def _join(self, read: Callable[..., tuple[np.ndarray, np.ndarray]], ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    own = ids < len(self.data)
-    parts = [(self.data, own, ids[own]), (self.extra, ~own, ids[~own] - len(self.data))]
+    own = ids < len(self.source)
+    parts = [(self.source, own, ids[own]), (self.extra, ~own, ids[~own] - len(self.source))]
     found = [(where, *read(data, part)) for data, where, part in parts if len(part)]
     images = np.empty((len(ids), *found[0][1].shape[1:]), found[0][1].dtype)
     labels = np.empty(len(ids), np.int32)

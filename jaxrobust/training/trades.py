@@ -18,7 +18,7 @@ import jax
 
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.types import Array
-from jaxrobust.training.adversarial import Inner
+from jaxrobust.training.adversarial import Inner, paired
 from jaxrobust.training.objectives import kl_divergence, soft_cross_entropy, squared_error
 from jaxrobust.training.technique import TECHNIQUES, Batch, Context, Losses, Margin, Network, plain
 
@@ -56,10 +56,7 @@ class Trades(Inner):
     return self.search(batch, context, reference, kl_divergence)
 
   def loss(self, network: Network, batch: Batch, context: Context) -> Losses:
-    clean, stats = network(batch.images, context.batch_stats)
-    adversarial, stats = network(context.crafted, stats)
-    values = trades_loss(clean, adversarial, batch.targets, self.beta, context.margin)
-    return Losses(values, adversarial, stats)
+    return paired(network, batch, context, trades_loss, self.beta)
 
 
 @TECHNIQUES.register("pgd-score")
@@ -91,7 +88,4 @@ class TradesScore(Inner):
     return self.search(batch, context, reference, squared_error)
 
   def loss(self, network: Network, batch: Batch, context: Context) -> Losses:
-    clean, stats = network(batch.images, context.batch_stats)
-    adversarial, stats = network(context.crafted, stats)
-    values = trades_score_loss(clean, adversarial, batch.targets, self.beta, context.margin)
-    return Losses(values, adversarial, stats)
+    return paired(network, batch, context, trades_score_loss, self.beta)

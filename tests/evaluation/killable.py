@@ -6,7 +6,6 @@ With KILL_AFTER=k the process kills itself, as kill -9 would, right after its k-
 from __future__ import annotations
 
 import os
-import signal
 import sys
 
 from jaxrobust.core.compilation import enable_compilation_cache
@@ -23,19 +22,9 @@ def main(out: str) -> None:
   from jaxrobust.evaluation.distributed import process_share
   from jaxrobust.evaluation.evaluate import evaluate
   from jaxrobust.evaluation.suites import attack_entry, clean_entry, entry_of
+  from tests.evaluation.killing import die_after_saves
 
-  kill_after = int(os.environ.get("KILL_AFTER", "0"))
-  saves = 0
-  plain_save = runner.save_partial
-
-  def save_and_die(*args: object) -> None:
-    nonlocal saves
-    plain_save(*args)  # type: ignore[arg-type]
-    saves += 1
-    if saves == kill_after:
-      os.kill(os.getpid(), signal.SIGKILL)
-
-  runner.save_partial = save_and_die  # type: ignore[assignment]
+  die_after_saves()
   process, processes = process_share("JAX_NUM_PROCESSES" in os.environ)
   classifier = testing.fixture()
   images, labels = testing.examples(classifier, 60)

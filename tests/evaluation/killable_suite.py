@@ -5,8 +5,6 @@ With KILL_AFTER=k the process kills itself, as kill -9 would, right after its k-
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
 
 from jaxrobust.core.compilation import enable_compilation_cache
@@ -20,18 +18,9 @@ def main(out: str, suite: str) -> None:
   from jaxrobust.evaluation import runner
   from jaxrobust.evaluation.evaluate import evaluate
   from tests.evaluation.digits_model import digits_classifier
+  from tests.evaluation.killing import die_after_saves
 
-  kill_after, saves = int(os.environ.get("KILL_AFTER", "0")), 0
-  plain_save = runner.save_partial
-
-  def save_and_die(*args: object) -> None:
-    nonlocal saves
-    plain_save(*args)  # type: ignore[arg-type]
-    saves += 1
-    if saves == kill_after:
-      os.kill(os.getpid(), signal.SIGKILL)
-
-  runner.save_partial = save_and_die  # type: ignore[assignment]
+  die_after_saves()
   options = runner.RunOptions(EngineOptions.for_platform(8), save_seconds=0.0, quiet=True, save_images=2)
   report = evaluate(digits_classifier(), "digits32", suite, eps="16/255", n=20, name="means", out=out, options=options)
   write_summary(out, report, summarise_suite(report))

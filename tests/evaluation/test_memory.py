@@ -2,15 +2,17 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+ROOT = Path(__file__).parents[2]
 SLACK_MB = 32  # 9,000 further pictures of 32 x 32 as float32 would be 110 MB.
 
 
 def peak(folder, count):
   command = [sys.executable, "-m", "tests.evaluation.reading", str(folder), str(count)]
-  return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[-1])
+  return int(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()[-1])
 
 
 @pytest.mark.slow

@@ -23,13 +23,14 @@ from jaxrobust.evaluation.suites import attack_entry, clean_entry, entry_of, mak
 from jaxrobust.evaluation.verdicts import find_issues, summarise
 from jaxrobust.results import load_result, load_results
 
-SCRIPT = Path(__file__).with_name("killable.py")
+ROOT = Path(__file__).parents[2]
 OPTIONS = RunOptions(EngineOptions.for_platform(8), quiet=True)
 
 
 def start(out: Path, **environment: str) -> subprocess.Popen:
   return subprocess.Popen(
-    [sys.executable, str(SCRIPT), str(out)],
+    [sys.executable, "-m", "tests.evaluation.killable", str(out)],
+    cwd=ROOT,
     env={**os.environ, **environment},
     stdout=subprocess.PIPE,
     stderr=subprocess.PIPE,

@@ -7,8 +7,6 @@ import pytest
 from jaxrobust.data.encoded import EncodedSource, Folder
 from jaxrobust.evaluation.metrics.stability import negative_standard_deviation
 from jaxrobust.evaluation.system_noise import grid
-from jaxrobust.models.convert import convert_checkpoint
-from jaxrobust.models.zoo import load_classifier
 from jaxrobust.noises import system
 from tests import realdata
 
@@ -17,9 +15,7 @@ from tests import realdata
 @pytest.mark.data
 @pytest.mark.slow
 def test_lite0_over_the_whole_grid(tmp_path):
-  weights = realdata.ROOT / "weights" / "imagenet_efficientnet_lite0.npz"
-  convert_checkpoint(weights, "tf_efficientnet_lite0", tmp_path / "net", mean=(0.498,) * 3, std=(0.502,) * 3)
-  classifier, run = load_classifier(tmp_path / "net"), jax.jit(lambda c, x: c(x).argmax(-1))
+  classifier, run = realdata.lite0(tmp_path / "net"), jax.jit(lambda c, x: c(x).argmax(-1))
   store = Folder(realdata.ROOT / "imagenet_samples")
   labels = np.array([int(name.split("_")[0]) for name in store.names])
   source = EncodedSource("samples", store, store.names, labels, 1000)

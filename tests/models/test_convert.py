@@ -210,9 +210,7 @@ def test_efficientnet_lite_recognises_the_sample_images(tmp_path):
   import jax
   from PIL import Image
 
-  weights = realdata.ROOT / "weights" / "imagenet_efficientnet_lite0.npz"
-  convert_checkpoint(weights, "tf_efficientnet_lite0", tmp_path / "net", mean=(0.498,) * 3, std=(0.502,) * 3)
-  classifier, run = load_classifier(tmp_path / "net"), jax.jit(lambda c, x: c(x).argmax(-1))
+  classifier, run = realdata.lite0(tmp_path / "net"), jax.jit(lambda c, x: c(x).argmax(-1))
   files = sorted((realdata.ROOT / "imagenet_samples").glob("*.JPEG"))
   hits = 0
   for file in files:

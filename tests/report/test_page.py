@@ -188,10 +188,11 @@ def test_dark_mode_stays(page):
   page.run("localStorage.removeItem('theme')")
   page.browser.refresh()
   page.wait("table.board")
-  before = page.run(background)
+  pressed = lambda: page.find("#theme")[0].get_attribute("aria-pressed")
+  before, was = page.run(background), pressed()
   page.find("#theme")[0].click()
   after = page.run(background)
-  assert before != after and page.find("#theme")[0].get_attribute("aria-pressed") in ("true", "false")
+  assert before != after and {was, pressed()} == {"true", "false"}
   page.browser.refresh()
   page.wait("table.board")
   assert page.run(background) == after

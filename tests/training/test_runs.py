@@ -229,7 +229,7 @@ def test_every_batch_has_its_part_of_extra_examples_in_a_repeatable_order():
   np.testing.assert_array_equal(batches[7], batch_ids(data, len(data), 3, 7, 64))
   images, labels = data.raw(batches[0])
   np.testing.assert_allclose(images[48:], data.extra.take(batches[0][48:] - len(data))[0])
-  np.testing.assert_array_equal(labels[:48], data.data.labels[batches[0][:48]])
+  np.testing.assert_array_equal(labels[:48], data.source.labels[batches[0][:48]])
 
 
 def test_a_run_with_extra_data_continues_exactly(tmp_path):
