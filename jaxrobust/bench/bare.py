@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+import optax
 
 from jaxrobust.bench.rows import seconds, typical
 from jaxrobust.bench.workloads import Workload
 from jaxrobust.core.classifier import Classifier
+from jaxrobust.core.mesh import fitting_mesh, place_rows, replicated, row_sharding
 from jaxrobust.core.types import Array
 from jaxrobust.engine.verdict import EngineStats
+from jaxrobust.training.state import as_variables
 
 _BATCHES = (16, 32, 64, 128)
 
@@ -51,12 +57,47 @@ def bare_cost(work: Workload) -> BareCost:
   """Measures both at several batch sizes and keeps the cheapest."""
   forward, gradient = [], []
   for batch in _BATCHES:
-    images, labels = jnp.asarray(work.images[:batch]), jnp.asarray(work.labels[:batch])
-    if len(images) < batch:
+    if len(work.images) < batch:
       break
+    images, labels = place_rows((work.images[:batch], work.labels[:batch]), fitting_mesh(batch))
     run_forward = lambda images=images: _forward(work.classifier, images)
     run_gradient = lambda images=images, labels=labels: _gradient(work.classifier, images, labels)
     seconds(run_forward, 1), seconds(run_gradient, 1)
     forward.append(typical(run_forward) / batch)
     gradient.append(typical(run_gradient) / batch)
   return BareCost(min(forward), min(gradient))
+
+
+def initial_variables(module: Any, shape: tuple[int, ...]) -> Any:
+  """Untrained weights."""
+  return jax.jit(module.init)(jax.random.key(0), jnp.zeros((1, *shape)))
+
+
+def bare_parts(module: Any, optimiser: Any, rows: tuple[np.ndarray, ...]) -> dict[str, Callable[[], Any]]:
+  """What training steps are made of, each kind of evaluation alone: the batch split over the devices as in a step."""
+  mesh = fitting_mesh(len(rows[0]))
+  pixels, classes = jax.device_put((rows[0].astype(np.float32) / 255, rows[1]), row_sharding(mesh))
+  variables = jax.device_put(initial_variables(module, rows[0].shape[1:]), replicated(mesh))
+  params, stats = variables["params"], variables.get("batch_stats", {})
+
+  def mean_loss(logits: Array, classes: Array) -> Array:
+    return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(logits, classes))
+
+  def evaluated(x: Array, variables: Any, classes: Array) -> Array:
+    return mean_loss(module.apply(variables, x), classes)
+
+  def trained(params: Any, x: Array, classes: Array) -> Array:
+    return mean_loss(module.apply(as_variables(params, stats), x, train=True, mutable=["batch_stats"])[0], classes)
+
+  def update(params: Any, grads: Any, opt_state: Any) -> Any:
+    updates, opt_state = optimiser.update(grads, opt_state, params)
+    return optax.apply_updates(params, updates), opt_state
+
+  programs: dict[str, tuple[Any, tuple]] = {
+    "forward": (jax.jit(module.apply), (variables, pixels)),
+    "inputs": (jax.jit(jax.grad(evaluated)), (pixels, variables, classes)),
+    "params": (jax.jit(jax.grad(trained)), (params, pixels, classes)),
+    "coupled": (jax.jit(jax.grad(trained, argnums=1)), (params, pixels, classes)),
+    "updates": (jax.jit(update), (params, params, jax.device_put(optimiser.init(params), replicated(mesh)))),
+  }
+  return {name: functools.partial(program, *arguments) for name, (program, arguments) in programs.items()}

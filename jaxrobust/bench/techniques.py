@@ -9,23 +9,21 @@ over the step. Steps and bare evaluations are measured in turns, on random image
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 
+from jaxrobust.bench.bare import bare_parts, initial_variables
 from jaxrobust.bench.rows import Row, alternate
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.errors import InputError
-from jaxrobust.core.mesh import make_mesh
+from jaxrobust.core.mesh import fitting_mesh
 from jaxrobust.core.registry import unknown_name
-from jaxrobust.core.types import Array
 from jaxrobust.models.registry import make_model
-from jaxrobust.training.state import as_variables, begin_memory, init_state, state_shardings
+from jaxrobust.training.state import begin_memory, init_state, state_shardings
 from jaxrobust.training.step import Recipe, make_step
 from jaxrobust.training.technique import make_plan
 
@@ -126,13 +124,19 @@ def step_of(contestant: Contestant, arch: str, rows: Any) -> Callable[[], Any]:
   plan = make_plan(contestant.names, contestant.options)
   module = make_model(arch, 10, **dict(plan.arch_options))
   recipe = Recipe(module, 10, (0.5,) * 3, (0.25,) * 3, plan, optax.sgd(0.01, 0.9, nesterov=True), total_steps=1000)
-  mesh = make_mesh()
+  mesh = fitting_mesh(len(rows[0]))
   memory = begin_memory(plan.objective, rows[0].shape, len(rows[0]))
   state = init_state(
-    module, recipe.optimiser, jax.random.key(0), SHAPE, plan.average is not None, _variables(module), memory
+    module,
+    recipe.optimiser,
+    jax.random.key(0),
+    SHAPE,
+    plan.average is not None,
+    initial_variables(module, SHAPE),
+    memory,
   )
   shardings = state_shardings(state, mesh, "data")
-  other = Classifier.from_module(make_model(arch), _variables(make_model(arch)), mean=0.5, std=0.25)
+  other = Classifier.from_module(make_model(arch), initial_variables(make_model(arch), SHAPE), mean=0.5, std=0.25)
   others = {name: jax.device_put(other, state_shardings(other, mesh, "data")) for name in plan.classifiers}
   step, holder = make_step(recipe, mesh, shardings, others), [jax.device_put(state, shardings)]
 
@@ -141,33 +145,3 @@ def step_of(contestant: Contestant, arch: str, rows: Any) -> Callable[[], Any]:
     return report["loss"]
 
   return advance
-
-
-def _variables(module: Any) -> Any:
-  return jax.jit(module.init)(jax.random.key(0), jnp.zeros((1, *SHAPE)))
-
-
-def bare_parts(module: Any, optimiser: Any, rows: Any) -> dict[str, Callable[[], Any]]:
-  """Each kind of evaluation alone."""
-  pixels, classes = jnp.asarray(rows[0], jnp.float32) / 255, jnp.asarray(rows[1])
-  variables = _variables(module)
-  params, stats = variables["params"], variables.get("batch_stats", {})
-
-  def mean_loss(logits: Array) -> Array:
-    return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(logits, classes))
-
-  def trained(params: Any, x: Array) -> Array:
-    return mean_loss(module.apply(as_variables(params, stats), x, train=True, mutable=["batch_stats"])[0])
-
-  def update(params: Any, grads: Any, opt_state: Any) -> Any:
-    updates, opt_state = optimiser.update(grads, opt_state, params)
-    return optax.apply_updates(params, updates), opt_state
-
-  programs: dict[str, tuple[Any, tuple]] = {
-    "forward": (jax.jit(module.apply), (variables, pixels)),
-    "inputs": (jax.jit(jax.grad(lambda x, v: mean_loss(module.apply(v, x)))), (pixels, variables)),
-    "params": (jax.jit(jax.grad(trained)), (params, pixels)),
-    "coupled": (jax.jit(jax.grad(lambda x, p: trained(p, x))), (pixels, params)),
-    "updates": (jax.jit(update), (params, params, optimiser.init(params))),
-  }
-  return {name: functools.partial(program, *arguments) for name, (program, arguments) in programs.items()}

@@ -8,21 +8,20 @@ parameter step) over the step.
 
 from __future__ import annotations
 
-import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 
+from jaxrobust.bench.bare import bare_parts
 from jaxrobust.bench.peers import Peers
-from jaxrobust.bench.rows import Row, typical
-from jaxrobust.core.mesh import make_mesh
-from jaxrobust.core.types import Array
+from jaxrobust.bench.rows import Row, seconds, typical
+from jaxrobust.core.mesh import fitting_mesh
 from jaxrobust.data.source import ArraySource
 from jaxrobust.models.registry import make_model
-from jaxrobust.training.state import as_variables, init_state, state_shardings
+from jaxrobust.training.state import init_state, state_shardings
 from jaxrobust.training.step import Recipe, make_step
 from jaxrobust.training.stream import Stream
 from jaxrobust.training.technique import make_plan
@@ -38,10 +37,13 @@ def run(arch: str = "resnet20", batch_size: int = 128, repeats: int = 7, peer_py
   techniques = ("pad-crop-flip", "pgd-at")
   plan = make_plan(techniques, {"pgd-at": {"num_steps": STEPS, "step_size": 0.5}})
   recipe = Recipe(make_model(arch), 10, (0.5,) * 3, (0.25,) * 3, plan, optax.sgd(0.01, 0.9, nesterov=True))
-  mesh = make_mesh()
+  mesh = fitting_mesh(batch_size)
   state = init_state(recipe.module, recipe.optimiser, jax.random.key(0), (32, 32, 3), averaged=False)
   shardings = state_shardings(state, mesh, "data")
-  bare = _bare_seconds(recipe, state, images[:batch_size], data.labels[:batch_size], repeats)
+  parts = bare_parts(recipe.module, recipe.optimiser, (images[:batch_size], data.labels[:batch_size]))
+  for part in parts.values():
+    seconds(part, 1)  # Compiles.
+  bare = _bare_seconds(parts, repeats)
   step, state = make_step(recipe, mesh, shardings), jax.device_put(state, shardings)
   stream = Stream(data, len(data), batch_size, 0, mesh)
   batches, holder = iter(stream), [state]
@@ -51,12 +53,10 @@ def run(arch: str = "resnet20", batch_size: int = 128, repeats: int = 7, peer_py
     return report["loss"]
 
   jax.block_until_ready(advance())
-  seconds = typical(advance, repeats)
+  taken = typical(advance, repeats)
   waiting = typical(lambda: next(batches), repeats)
   stream.close()
-  bare = (
-    bare + _bare_seconds(recipe, jax.device_get(holder[0]), images[:batch_size], data.labels[:batch_size], repeats)
-  ) / 2
+  bare = (bare + _bare_seconds(parts, repeats)) / 2
   name = f"{arch} pgd-{STEPS} training step"
   with Peers(peer_python, None) as peers:
     reply = peers.ask(attack="train-pgd", network=arch, n=batch_size, steps=STEPS, rounds=repeats)
@@ -64,39 +64,19 @@ def run(arch: str = "resnet20", batch_size: int = 128, repeats: int = 7, peer_py
   return [
     Row(
       name,
-      batch_size / seconds,
+      batch_size / taken,
       "images/s",
       reply.get("peer", f"PyTorch: {reply.get('missing')}"),
       reply.get("version"),
-      reply["seconds"] / seconds if known else None,
-      bare / seconds,
+      reply["seconds"] / taken if known else None,
+      bare / taken,
     ),
-    Row(f"{name}, waiting for data", waiting / seconds, "fraction"),
+    Row(f"{name}, waiting for data", waiting / taken, "fraction"),
   ]
 
 
-def _bare_seconds(recipe: Recipe, state: Any, images: np.ndarray, labels: np.ndarray, repeats: int) -> float:
+def _bare_seconds(parts: dict[str, Callable[[], Any]], repeats: int) -> float:
   """STEPS input gradients in evaluation mode and one parameter step in training mode, each alone."""
-  pixels, classes = jnp.asarray(images, jnp.float32) / 255, jnp.asarray(labels)
-  variables = as_variables(state.params, state.batch_stats)
-
-  def mean_loss(logits: Array) -> Array:
-    return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(logits, classes))
-
-  @jax.jit
-  def input_gradient(variables: Any, x: Array) -> Array:
-    return jax.grad(lambda x: mean_loss(recipe.module.apply(variables, x)))(x)
-
-  @jax.jit
-  def parameter_step(params: Any, opt_state: Any, x: Array) -> Any:
-    def loss(params: Any) -> Array:
-      now = as_variables(params, state.batch_stats)
-      return mean_loss(recipe.module.apply(now, x, train=True, mutable=["batch_stats"])[0])
-
-    updates, opt_state = recipe.optimiser.update(jax.grad(loss)(params), opt_state, params)
-    return optax.apply_updates(params, updates), opt_state
-
-  one, other = (functools.partial(input_gradient, variables, pixels),
-                functools.partial(parameter_step, state.params, state.opt_state, pixels))  # fmt: skip
-  jax.block_until_ready((one(), other()))
-  return STEPS * typical(one, repeats) + typical(other, repeats)
+  return (
+    STEPS * typical(parts["inputs"], repeats) + typical(parts["params"], repeats) + typical(parts["updates"], repeats)
+  )

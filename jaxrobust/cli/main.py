@@ -11,7 +11,7 @@ import importlib
 import os
 import sys
 
-from jaxrobust.cli.memory import start_with_huge_pages
+from jaxrobust.cli.machine import prepare
 from jaxrobust.core.errors import JaxrobustError
 from jaxrobust.core.registry import unknown_name
 
@@ -31,7 +31,7 @@ COMMANDS = {
   "bench": "speed and efficiency, beside other implementations where installed",
 }
 
-# Those whose time goes into networks; the others are over before huge pages would pay.
+# Those whose time goes into networks; the others are over before it would pay to prepare.
 COMPUTING = ("evaluate", "reproduce", "transfer", "attack", "train", "study", "run", "bench")
 
 
@@ -39,7 +39,7 @@ def main(argv: list[str] | None = None) -> int:
   """Runs one command and returns its exit code; expected errors are one line on standard error."""
   words = sys.argv[1:] if argv is None else argv
   if argv is None and words and words[0] in COMPUTING:
-    start_with_huge_pages()
+    prepare(words)
   # Warnings of the runtime underneath would bury our own output.
   os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
   if not words or words[0] in ("-h", "--help"):

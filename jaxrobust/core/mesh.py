@@ -6,6 +6,7 @@ would be a sharding error.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,6 +22,18 @@ def make_mesh(devices: Sequence[jax.Device] | None = None) -> Mesh:
   """A one-axis mesh over `devices`, by default this process's own."""
   devices = list(devices) if devices is not None else jax.local_devices()
   return jax.make_mesh((len(devices),), (AXIS,), axis_types=(AxisType.Auto,), devices=devices)
+
+
+def fitting_mesh(rows: int, devices: Sequence[jax.Device] | None = None) -> Mesh:
+  """A mesh that `rows` split over evenly.
+
+  The devices of a CPU are its cores: rather fewer of them than an error. An idle accelerator is a mistake that the
+  caller hears of from `rows_per_device`.
+  """
+  devices = list(devices) if devices is not None else jax.local_devices()
+  if devices[0].platform == "cpu" and jax.process_count() == 1:
+    devices = devices[: max(math.gcd(rows, count) for count in range(1, len(devices) + 1))]
+  return make_mesh(devices)
 
 
 def row_sharding(mesh: Mesh) -> NamedSharding:

@@ -8,7 +8,7 @@ import jax
 from jax.sharding import Mesh
 
 from jaxrobust.core.errors import InputError
-from jaxrobust.core.mesh import make_mesh, rows_per_device
+from jaxrobust.core.mesh import fitting_mesh, make_mesh, rows_per_device
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,9 @@ class EngineOptions:
     shrink: bool = True,
   ) -> EngineOptions:
     """The measured defaults for where JAX runs, with what the caller sets instead."""
-    mesh = make_mesh() if mesh is None else mesh
     on_cpu = jax.default_backend() == "cpu"
+    if mesh is None:
+      mesh = make_mesh() if slots is None else fitting_mesh(max(slots, 1))
     if slots is None:
       slots = 128 if on_cpu else 256 * mesh.size
       slots += -slots % mesh.size

@@ -97,6 +97,10 @@ class Pool:
     return sum(seat is not None for seat in self.seats)
 
   @property
+  def devices(self) -> int:
+    return self.program.mesh.size
+
+  @property
   def load(self) -> int:
     """Items in slots and waiting."""
     return self.seated + len(self.queue)
@@ -160,7 +164,12 @@ class Pool:
       size = smallest_fitting(self.sizes, self.load) if draining else self.sizes[0]
       self._seat(empty_slots(self.program, size, self.image_shape), [None] * size)
       return
-    wanted = max(smallest_fitting(self.sizes, self.load), SMALLEST_SHRUNK)
+    # Slots stay on their device, so that the fullest one counts.
+    local = self.size // self.devices
+    fullest = max(
+      sum(seat is not None for seat in self.seats[first : first + local]) for first in range(0, self.size, local)
+    )
+    wanted = max(smallest_fitting(self.sizes, max(self.load, fullest * self.devices)), SMALLEST_SHRUNK)
     if draining and wanted in self.sizes and wanted < self.size:
       self._shrink(wanted)
 
@@ -170,15 +179,13 @@ class Pool:
     self._flags.clear()
 
   def _shrink(self, size: int) -> None:
-    """Moves the live slots into `size` slots, if each device's fit."""
-    devices = self.program.mesh.size
+    """Moves the live slots into `size` slots, each within its device."""
+    devices = self.devices
     old, new = self.size // devices, size // devices
     rows = np.full((devices, new), old, np.int32)
     seats: list[Ticket | None] = [None] * size
     for device in range(devices):
       live = [row for row in range(old) if self.seats[device * old + row] is not None]
-      if len(live) > new:
-        return
       rows[device, : len(live)] = live
       seats[device * new : device * new + len(live)] = [self.seats[device * old + row] for row in live]
     assert self.slots is not None
@@ -188,7 +195,7 @@ class Pool:
   def _exchange(self, rows: list[int]) -> list[Finished]:
     """Takes the items in `rows` out and seats waiting ones there, a fixed number of rows per dispatch."""
     finished: list[Finished] = []
-    devices = self.program.mesh.size
+    devices = self.devices
     local = self.size // devices
     width = max(local // 4, min(local, SMALLEST_SWAP))
     by_device: list[list[int]] = [[row for row in rows if row // local == device] for device in range(devices)]
@@ -199,12 +206,13 @@ class Pool:
     return finished
 
   def _swap(self, rows: list[list[int]], local: int, width: int) -> list[Finished]:
-    devices = self.program.mesh.size
+    devices = self.devices
     places = np.full((devices, width), local, np.int32)
     incoming: list[Ticket | None] = [None] * (devices * width)
     outgoing: list[tuple[int, Ticket]] = []
-    for device, chosen in enumerate(rows):
-      for place, row in enumerate(chosen):
+    # A row of each device in turn: the last waiting items spread over all of them.
+    for place in range(width):
+      for device, row in ((device, chosen[place]) for device, chosen in enumerate(rows) if place < len(chosen)):
         places[device, place] = row - device * local
         leaving = self.seats[row]
         if leaving is not None:

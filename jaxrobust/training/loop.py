@@ -23,7 +23,7 @@ from jax.sharding import Mesh
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.errors import CellMismatchError, InputError, StoppedError, StorageError, TrainingError
 from jaxrobust.core.files import atomic_write
-from jaxrobust.core.mesh import make_mesh, replicated
+from jaxrobust.core.mesh import fitting_mesh, replicated
 from jaxrobust.core.progress import Meter, show
 from jaxrobust.data.registry import DATASETS, load_data
 from jaxrobust.data.source import DataSource
@@ -92,7 +92,7 @@ def train(
   folder = Path(out)
   if _finished(config, folder):
     return folder
-  mesh = make_mesh(jax.devices()) if mesh is None else mesh
+  mesh = fitting_mesh(config.batch_size, jax.devices()) if mesh is None else mesh
   with StopRequest() as stop:
     run, state = _start(config, folder, mesh, stop)
     images = run.total_steps * config.batch_size
