@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from jaxrobust.core.errors import InputError
+from jaxrobust.models.torch_spellings import SPELLINGS
 
 State = dict[str, np.ndarray]
 
@@ -129,106 +130,3 @@ def _is_copy(name: str, array: np.ndarray, found: Mapping[str, str], state: Mapp
   parts = name.split(".")
   ours = (found.get(".".join(parts[cut:])) for cut in range(1, len(parts)))
   return any(theirs is not None and np.array_equal(array, state[theirs]) for theirs in ours)
-
-
-def _same(name: str, names: frozenset[str]) -> str:
-  del names
-  return name
-
-
-def _rules(*rules: tuple[str, str]) -> Callable[[str, frozenset[str]], str]:
-  """A spelling that differs by regular expressions, applied in turn after the beginning or a dot."""
-  patterns = [(re.compile(rf"(?:(?<=^)|(?<=\.)){pattern}"), text) for pattern, text in rules]
-
-  def spell(name: str, names: frozenset[str]) -> str:
-    del names
-    for pattern, text in patterns:
-      name = pattern.sub(text, name, count=1)
-    return name
-
-  return spell
-
-
-def _efficientnet_pytorch(name: str, names: frozenset[str]) -> str:
-  """lukemelas/EfficientNet-PyTorch and its Lite port: blocks numbered through, names with underscores."""
-  match = re.search(r"(?:^|\.)_blocks\.(\d+)\.(.*)$", name)
-  if match is None:
-    for theirs, ours in (("_conv_stem", "conv_stem"), ("_bn0", "bn1"), ("_conv_head", "conv_head"), ("_bn1", "bn2")):
-      name = re.sub(rf"(^|\.){theirs}\.", rf"\g<1>{ours}.", name)
-    return re.sub(r"(^|\.)_fc\.", r"\g<1>classifier.", name)
-  found = (re.match(r"blocks\.(\d+)\.(\d+)\.", other) for other in names)
-  blocks = sorted({(int(block[1]), int(block[2])) for block in found if block})
-  if int(match[1]) >= len(blocks):
-    return name
-  prefix = "blocks.{}.{}.".format(*blocks[int(match[1])])
-  expands = f"{prefix}conv_pw.weight" in names and f"{prefix}conv_pwl.weight" in names
-  layers = {
-    "_expand_conv": "conv_pw",
-    "_bn0": "bn1",
-    "_depthwise_conv": "conv_dw",
-    "_bn1": "bn2" if expands else "bn1",
-    "_se_reduce": "se.conv_reduce",
-    "_se_expand": "se.conv_expand",
-    "_project_conv": "conv_pwl" if expands else "conv_pw",
-    "_bn2": "bn3" if expands else "bn2",
-  }
-  layer, _, leaf = match[2].partition(".")
-  return f"{prefix}{layers.get(layer, layer)}.{leaf}"
-
-
-def _swin_by_its_authors(name: str, names: frozenset[str]) -> str:
-  """Microsoft's Swin, and timm's before 0.9: downsampling ends a stage instead of beginning the next."""
-  del names
-  name = re.sub(r"(?<=layers\.)(\d)(?=\.downsample\.)", lambda match: str(int(match[1]) + 1), name)
-  return re.sub(r"(^|\.)head\.(weight|bias)$", r"\1head.fc.\2", name)
-
-
-def _convnext_by_its_authors(name: str, names: frozenset[str]) -> str:
-  """Facebook's ConvNeXt."""
-  if "stages." not in name:
-    name = re.sub(
-      r"(^|\.)(?:head\.(?=\w+$)|norm\.)", lambda match: match[1] + _CONVNEXT_HEAD[match[0].strip(".")], name
-    )
-  return _CONVNEXT_RULES(name, names)
-
-
-def _sequential_convmixer(name: str, names: frozenset[str]) -> str:
-  """The authors' CIFAR ConvMixer, a sequence without names: 0 and 2 are the stem, blocks begin at 3."""
-  del names
-  match = re.match(r"((?:[a-z_]\w*\.)*)(\d+)\.(0\.fn\.[02]\.|1\.|3\.)?(\w+)$", name)
-  if match is None:
-    return name
-  prefix, number, layer = match[1], int(match[2]), match[3] or ""
-  if layer:
-    return f"{prefix}blocks.{number - 3}.{layer}{match[4]}"
-  return f"{prefix}stem.{number}.{match[4]}" if number in (0, 2) else f"{prefix}head.{match[4]}"
-
-
-_CONVNEXT_HEAD = {"head": "head.fc.", "norm": "head.norm."}
-_CONVNEXT_RULES = _rules(
-  (r"downsample_layers\.0\.", "stem."),
-  (r"downsample_layers\.", "stages."),
-  (r"(stages\.\d+)\.(\d+\.(?:weight|bias)$)", r"\1.downsample.\2"),
-  (r"(stages\.\d+)\.(\d+\.)", r"\1.blocks.\2"),
-  (r"dwconv\.", "conv_dw."),
-  (r"pwconv(\d)\.", r"mlp.fc\1."),
-)
-
-
-SPELLINGS: tuple[Callable[[str, frozenset[str]], str], ...] = (
-  _same,
-  # torchvision's DenseNets before 2018.
-  _rules((r"(denselayer\d+\.(?:norm|conv))\.([12]\.)", r"\1\2")),
-  # Sequential CNN-A without names (Wong and Kolter's and auto_LiRPA's files).
-  _rules((r"0\.", "conv1."), (r"2\.", "conv2."), (r"5\.", "fc1."), (r"7\.", "fc2.")),
-  # Heads by their other names.
-  _rules((r"fc\.", "linear.")),
-  _rules((r"linear\.", "fc.")),
-  _rules((r"downsample\.", "shortcut.")),
-  _rules((r"downsample\.", "shortcut."), (r"fc\.", "linear.")),
-  _rules((r"shortcut\.", "downsample."), (r"linear\.", "fc.")),
-  _efficientnet_pytorch,
-  _swin_by_its_authors,
-  _convnext_by_its_authors,
-  _sequential_convmixer,
-)
