@@ -14,7 +14,7 @@ import optax
 from jaxrobust.bench.rows import seconds, typical
 from jaxrobust.bench.workloads import Workload
 from jaxrobust.core.classifier import Classifier
-from jaxrobust.core.mesh import fitting_mesh, place_rows, replicated, row_sharding
+from jaxrobust.core.mesh import fitting_mesh, replicated, row_sharding
 from jaxrobust.core.types import Array
 from jaxrobust.engine.verdict import EngineStats
 from jaxrobust.training.state import as_variables
@@ -59,9 +59,11 @@ def bare_cost(work: Workload) -> BareCost:
   for batch in _BATCHES:
     if len(work.images) < batch:
       break
-    images, labels = place_rows((work.images[:batch], work.labels[:batch]), fitting_mesh(batch))
-    run_forward = lambda images=images: _forward(work.classifier, images)
-    run_gradient = lambda images=images, labels=labels: _gradient(work.classifier, images, labels)
+    mesh = fitting_mesh(batch)
+    classifier = jax.device_put(work.classifier, replicated(mesh))
+    images, labels = jax.device_put((work.images[:batch], work.labels[:batch]), row_sharding(mesh))
+    run_forward = functools.partial(_forward, classifier, images)
+    run_gradient = functools.partial(_gradient, classifier, images, labels)
     seconds(run_forward, 1), seconds(run_gradient, 1)
     forward.append(typical(run_forward) / batch)
     gradient.append(typical(run_gradient) / batch)
