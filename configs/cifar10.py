@@ -1,4 +1,4 @@
-"""The CIFAR-10 networks that ship with the package: small, real, and trained by these very commands.
+"""Small networks for CIFAR-10; those that ship with the package were trained by these, some in fewer epochs.
 
 jaxrobust train --config configs/cifar10.py:pgd-at --data=npz:cifar10_train.npz --out=runs/cifar10-pgd-at
 

@@ -12,9 +12,8 @@ import numpy as np
 import optax
 
 from jaxrobust.bench.rows import seconds, typical
-from jaxrobust.bench.workloads import Workload
+from jaxrobust.bench.workloads import Workload, spread
 from jaxrobust.core.classifier import Classifier
-from jaxrobust.core.mesh import fitting_mesh, replicated, row_sharding
 from jaxrobust.core.types import Array
 from jaxrobust.engine.verdict import EngineStats
 from jaxrobust.training.state import as_variables
@@ -59,9 +58,7 @@ def bare_cost(work: Workload) -> BareCost:
   for batch in _BATCHES:
     if len(work.images) < batch:
       break
-    mesh = fitting_mesh(batch)
-    classifier = jax.device_put(work.classifier, replicated(mesh))
-    images, labels = jax.device_put((work.images[:batch], work.labels[:batch]), row_sharding(mesh))
+    classifier, (images, labels) = spread(work.classifier, (work.images[:batch], work.labels[:batch]))
     run_forward = functools.partial(_forward, classifier, images)
     run_gradient = functools.partial(_gradient, classifier, images, labels)
     seconds(run_forward, 1), seconds(run_gradient, 1)
@@ -77,9 +74,10 @@ def initial_variables(module: Any, shape: tuple[int, ...]) -> Any:
 
 def bare_parts(module: Any, optimiser: Any, rows: tuple[np.ndarray, ...]) -> dict[str, Callable[[], Any]]:
   """What training steps are made of, each kind of evaluation alone: the batch split over the devices as in a step."""
-  mesh = fitting_mesh(len(rows[0]))
-  pixels, classes = jax.device_put((rows[0].astype(np.float32) / 255, rows[1]), row_sharding(mesh))
-  variables = jax.device_put(initial_variables(module, rows[0].shape[1:]), replicated(mesh))
+  initial = initial_variables(module, rows[0].shape[1:])
+  (variables, opt_state), (pixels, classes) = spread(
+    (initial, optimiser.init(initial["params"])), (rows[0].astype(np.float32) / 255, rows[1])
+  )
   params, stats = variables["params"], variables.get("batch_stats", {})
 
   def mean_loss(logits: Array, classes: Array) -> Array:
@@ -100,6 +98,6 @@ def bare_parts(module: Any, optimiser: Any, rows: tuple[np.ndarray, ...]) -> dic
     "inputs": (jax.jit(jax.grad(evaluated)), (pixels, variables, classes)),
     "params": (jax.jit(jax.grad(trained)), (params, pixels, classes)),
     "coupled": (jax.jit(jax.grad(trained, argnums=1)), (params, pixels, classes)),
-    "updates": (jax.jit(update), (params, params, jax.device_put(optimiser.init(params), replicated(mesh)))),
+    "updates": (jax.jit(update), (params, params, opt_state)),
   }
   return {name: functools.partial(program, *arguments) for name, (program, arguments) in programs.items()}

@@ -12,7 +12,7 @@ from jaxrobust.attacks.pgd import PGD, PGDState
 from jaxrobust.attacks.schedule import Stage
 from jaxrobust.bench.bare import bare_cost, between
 from jaxrobust.bench.rows import Row, alternate
-from jaxrobust.bench.workloads import Workload, workload
+from jaxrobust.bench.workloads import Workload, spread, workload
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.gradients import ImageLogits
 from jaxrobust.core.keys import item_key_data
@@ -56,12 +56,13 @@ def fixed_batches(attack: PGD, work: Workload, eps: np.ndarray, batch: int = 128
     words = np.stack([item_key_data(0, int(row), stage, 0) for row in rows])
     keys = jax.random.wrap_key_data(jnp.asarray(words))
     target, budget = jnp.full(batch, -1), jnp.asarray(eps[rows], jnp.float32)
-    problems = Problem(jnp.asarray(work.images[rows]), jnp.asarray(work.labels[rows]), target, budget, keys)
-    found = _look(work.classifier, problems, problems.image)
+    plain = Problem(jnp.asarray(work.images[rows]), jnp.asarray(work.labels[rows]), target, budget, keys)
+    classifier, problems = spread(work.classifier, plain)
+    found = _look(classifier, problems, problems.image)
     states = _start(attack, problems)
     for _ in range(attack.num_steps):
-      states, found = _step(attack, work.classifier, problems, states, found)
-    found |= _look(work.classifier, problems, states.image)
+      states, found = _step(attack, classifier, problems, states, found)
+    found |= _look(classifier, problems, states.image)
     robust.append(~np.asarray(found))
   return np.concatenate(robust)[: len(work.images)]
 

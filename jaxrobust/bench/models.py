@@ -22,8 +22,8 @@ from jax import lax
 
 from jaxrobust.bench.peers import Peers
 from jaxrobust.bench.rows import Row, alternate, seconds
+from jaxrobust.bench.workloads import spread
 from jaxrobust.core.classifier import Classifier
-from jaxrobust.core.mesh import fitting_mesh, replicated, row_sharding
 from jaxrobust.core.types import Array
 from jaxrobust.models.registry import MODELS, abstract_model, make_model
 
@@ -90,10 +90,8 @@ def run(peer_python: str = "", only: str = "", repeats: int = 3) -> Iterator[Row
 
 def _compare(contest: Contest, peers: Peers, repeats: int) -> list[Row]:
   size = MODELS[contest.name].input_size
-  mesh = fitting_mesh(contest.batch)
-  classifier = jax.device_put(random_classifier(contest.name), replicated(mesh))
   pixels = np.random.default_rng(1).uniform(0, 1, (contest.batch, *size)).astype(np.float32)
-  images = jax.device_put(pixels, row_sharding(mesh))
+  classifier, images = spread(random_classifier(contest.name), pixels)
   ours = {"forward": lambda: forward(classifier, images), "gradient": lambda: step(classifier, images)}
   theirs: dict[str, Any] = {}
   times = dict.fromkeys(ours, float("inf"))

@@ -8,11 +8,13 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from jaxrobust.core.classifier import Classifier
+from jaxrobust.core.mesh import fitting_mesh, replicated, row_sharding
 from jaxrobust.data.registry import load_data
 from jaxrobust.models.registry import MODELS, make_model
 from jaxrobust.models.torch_weights import from_torch
@@ -26,6 +28,12 @@ class Workload(NamedTuple):
   classifier: Classifier
   images: np.ndarray
   labels: np.ndarray
+
+
+def spread(model: Any, rows: Any) -> tuple[Any, Any]:
+  """A copy of the model's arrays on each device, and rows split over them: as commands evaluate and train."""
+  mesh = fitting_mesh(len(jax.tree.leaves(rows)[0]))
+  return jax.device_put(model, replicated(mesh)), jax.device_put(rows, row_sharding(mesh))
 
 
 def data_folder() -> Path | None:

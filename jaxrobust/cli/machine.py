@@ -5,7 +5,7 @@ third of its time in page faults; in pages of 2 MB nearly none. Where the kernel
 (Linux' `madvise` mode), glibc asks if told by its environment at the start of a process: so the process starts again.
 
 One XLA device over all cores leaves some idle wherever an operation is not split among threads. A device per core,
-each with its part of the batch, keeps them busy: ResNet-20 trains 1.5 times as fast on two cores.
+each with its part of the batch, keeps them busy: ResNet-20 trains 1.4 times as fast on two cores.
 """
 
 from __future__ import annotations

@@ -42,13 +42,13 @@ class EngineOptions:
   ) -> EngineOptions:
     """The measured defaults for where JAX runs, with what the caller sets instead."""
     on_cpu = jax.default_backend() == "cpu"
+    if slots is not None and slots < 1:
+      raise InputError(f"the batch size must be at least 1, got {slots}")
     if mesh is None:
-      mesh = make_mesh() if slots is None else fitting_mesh(max(slots, 1))
+      mesh = make_mesh() if slots is None else fitting_mesh(slots)
     if slots is None:
       slots = 128 if on_cpu else 256 * mesh.size
       slots += -slots % mesh.size
-    if slots < 1:
-      raise InputError(f"the batch size must be at least 1, got {slots}")
     rows_per_device(slots, mesh)
     steps = steps_per_dispatch if steps_per_dispatch is not None else (1 if on_cpu else 4)
     ahead = lookahead if lookahead is not None else (0 if on_cpu else 1)

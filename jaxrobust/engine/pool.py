@@ -164,13 +164,15 @@ class Pool:
       size = smallest_fitting(self.sizes, self.load) if draining else self.sizes[0]
       self._seat(empty_slots(self.program, size, self.image_shape), [None] * size)
       return
+    if not draining:
+      return
     # Slots stay on their device, so that the fullest one counts.
     local = self.size // self.devices
     fullest = max(
       sum(seat is not None for seat in self.seats[first : first + local]) for first in range(0, self.size, local)
     )
     wanted = max(smallest_fitting(self.sizes, max(self.load, fullest * self.devices)), SMALLEST_SHRUNK)
-    if draining and wanted in self.sizes and wanted < self.size:
+    if wanted in self.sizes and wanted < self.size:
       self._shrink(wanted)
 
   def _seat(self, slots: Slots, seats: list[Ticket | None]) -> None:

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import pytest
 
 from jaxrobust.core import mesh
-from jaxrobust.engine.options import EngineOptions
 
 
 @pytest.mark.parametrize(
@@ -17,9 +16,3 @@ from jaxrobust.engine.options import EngineOptions
 def test_cores_may_idle_but_accelerators_may_not(monkeypatch, platform, rows, devices, used):
   monkeypatch.setattr(mesh, "make_mesh", len)
   assert mesh.fitting_mesh(rows, [SimpleNamespace(platform=platform)] * devices) == used
-
-
-def test_any_batch_size_works_on_this_machine():
-  for slots in (1, 3, 16):
-    options = EngineOptions.for_platform(slots)
-    assert options.slots == slots and slots % options.devices.size == 0

@@ -30,7 +30,12 @@ def main() -> None:
   stats = attack_images(attack, classifier, images[:48], (labels[:48] + wrong) % 5, eps=1e-6, batch_size=16).stats
   flags = "".join("1" if flag else "0" for flag in result.success)
   useful = stats.useful_steps / stats.slot_steps
-  print(json.dumps({"devices": jax.local_device_count(), "flags": flags, "compiled": count.compiled, "useful": useful}))
+  used = EngineOptions.for_platform(6).devices.size
+  print(
+    json.dumps(
+      {"devices": jax.local_device_count(), "flags": flags, "compiled": count.compiled, "useful": useful, "used": used}
+    )
+  )
 
 
 if __name__ == "__main__":

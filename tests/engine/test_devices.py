@@ -28,4 +28,5 @@ def test_one_and_four_devices_agree_and_a_second_process_compiles_nothing(tmp_pa
   assert first["compiled"] > 0 and again["compiled"] == 0
   assert first["flags"] == again["flags"] == four["flags"]
   assert four["useful"] >= 0.9 * first["useful"], "work is spread over the devices"
+  assert first["used"] == 1 and four["used"] == 3, "6 images at once split over 3 of 4 cores"
   assert {"0", "1"} == set(first["flags"])
