@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import jax
@@ -75,3 +76,13 @@ def smallest_fitting(sizes: tuple[int, ...], rows: int) -> int:
   32
   """
   return min((size for size in sizes if size >= rows), default=max(sizes))
+
+
+def between(sizes: tuple[int, ...], devices: int) -> tuple[int, ...]:
+  """The quarters of the way from each size to the next that still split over the devices.
+
+  >>> between((64, 32, 16), 2)
+  (56, 48, 40, 28, 24, 20)
+  """
+  steps = [large - (large - small) * part // 4 for large, small in itertools.pairwise(sizes) for part in (1, 2, 3)]
+  return tuple(dict.fromkeys(size for size in steps if size not in sizes and size % devices == 0))

@@ -19,7 +19,7 @@ from jaxrobust.attacks.schedule import Case, Item, Stage
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.keys import item_key_data
 from jaxrobust.core.mesh import place_rows, row_sharding
-from jaxrobust.engine.options import smallest_fitting
+from jaxrobust.engine.options import between, smallest_fitting
 from jaxrobust.engine.slots import Arrival, Program, Slots, advance, compact, empty_slots, peek, swap
 
 # Judging a point before its gradient is computed costs a forward pass (f), and saves the gradient step (g, about
@@ -30,6 +30,11 @@ PEEK_MEMORY = 256
 
 # Below this many slots a smaller program saves less than it costs to compile.
 SMALLEST_SHRUNK = 8
+
+# The tail may use sizes between the halves where that leaves out so many steps of slots, about what the compilation of
+# another program costs (measured: 500 for a ResNet-50, 3,000 for a ResNet-20), and a quarter of the slots.
+WORTH_COMPILING = 2000
+WORTH_SHRINKING = 0.75
 
 # Rows exchanged at once: a quarter of a device's slots, and not fewer than this.
 SMALLEST_SWAP = 8
@@ -161,7 +166,7 @@ class Pool:
   def _fit(self, draining: bool) -> None:
     """Makes the slots, or fewer of them for the tail of a run."""
     if self.slots is None:
-      size = smallest_fitting(self.sizes, self.load) if draining else self.sizes[0]
+      size = self._fitting(self.load) if draining else self.sizes[0]
       self._seat(empty_slots(self.program, size, self.image_shape), [None] * size)
       return
     if not draining:
@@ -171,9 +176,16 @@ class Pool:
     fullest = max(
       sum(seat is not None for seat in self.seats[first : first + local]) for first in range(0, self.size, local)
     )
-    wanted = max(smallest_fitting(self.sizes, max(self.load, fullest * self.devices)), SMALLEST_SHRUNK)
-    if wanted in self.sizes and wanted < self.size:
+    wanted = self._fitting(max(self.load, fullest * self.devices, SMALLEST_SHRUNK))
+    if wanted < self.size:
       self._shrink(wanted)
+
+  def _fitting(self, rows: int) -> int:
+    """The fewest slots for `rows` items: a half of the whole, or a size between halves where that saves enough."""
+    half = min(smallest_fitting(self.sizes, rows), self.size)
+    fine = smallest_fitting((half, *between(self.sizes, self.devices)), rows)
+    worth = (half - fine) * self.program.attack.num_steps >= WORTH_COMPILING and fine <= WORTH_SHRINKING * self.size
+    return fine if worth else half
 
   def _seat(self, slots: Slots, seats: list[Ticket | None]) -> None:
     self.slots, self.seats = slots, seats

@@ -93,6 +93,21 @@ def test_decided_examples_cost_nothing_more(work):
   assert result.stats.useful_steps == result.queries.sum()
 
 
+def test_a_long_tail_runs_on_slots_that_fit_it(work):
+  classifier, images, labels = work
+  labels = np.asarray(classifier(images)).argmax(1)
+  kept = slice(0, 37)
+  tail = {
+    steps: attack_images(
+      make_attack("pgd", num_steps=steps), classifier, images[kept], labels[kept], eps=1e-6, batch_size=64
+    ).stats
+    for steps in (20, 100)
+  }
+  assert tail[20].slot_steps == 64 * 20, "a short one is not worth another compilation"
+  assert tail[100].slot_steps == 40 * 100
+  assert tail[100].useful_steps == 37 * 100
+
+
 def test_one_compilation_for_all_budgets_and_sizes(work):
   classifier, images, labels = work
   options = EngineOptions.for_platform(16, shrink=False)
