@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import platform
 from collections.abc import Mapping
 from importlib import metadata
@@ -19,19 +20,21 @@ _PACKAGES = ("jaxrobust", "jax", "jaxlib", "flax", "optax", "numpy")
 
 def provenance(precision: str) -> dict[str, Any]:
   """Versions, platform and precision."""
-  versions: dict[str, str | None] = {}
-  for package in _PACKAGES:
-    try:
-      versions[package] = metadata.version(package)
-    except metadata.PackageNotFoundError:
-      versions[package] = None
   return {
-    "versions": versions,
+    "versions": {package: _version(package) for package in _PACKAGES},
     "python": platform.python_version(),
     "platform": jax.default_backend(),
     "device": jax.devices()[0].device_kind,
     "precision": precision,
   }
+
+
+@functools.cache  # Reading a package's metadata takes longer than judging a batch of small images.
+def _version(package: str) -> str | None:
+  try:
+    return metadata.version(package)
+  except metadata.PackageNotFoundError:
+    return None
 
 
 def about_model(folder: str | Path, classifier: Classifier) -> dict[str, Any]:

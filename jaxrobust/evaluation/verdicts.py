@@ -14,6 +14,8 @@ from jaxrobust.evaluation.confidence import columns, has_columns, matrices
 DISAGREEMENT_LIMIT = 0.001
 # AutoAttack's own limit for the share of images that only Square breaks.
 SQUARE_LIMIT = 0.002
+# What a verdict says of an example goes into the cell under the same name.
+_COPIED = ("correct", "softmax", "stage", "queries", "flat", "label", "clean_prediction")
 
 
 class VerdictBook:
@@ -53,36 +55,30 @@ class VerdictBook:
 
   def record(self, verdicts: Iterable[Verdict]) -> int:
     """Writes the verdicts down and says how many there were."""
-    count = 0
-    for verdict in verdicts:
-      row, arrays = verdict.position, self.arrays
-      arrays["done"][row] = True
-      arrays["correct"][row] = verdict.correct
-      arrays["robust"][row] = verdict.robust(self.eps)
-      arrays["nan"][row] = verdict.nan > 0
-      arrays["disagree"][row] = verdict.disagreements > 0
-      arrays["softmax"][row] = verdict.softmax
-      arrays["stage"][row] = verdict.stage
-      arrays["queries"][row] = verdict.queries
-      arrays["flat"][row] = verdict.flat
-      arrays["label"][row] = verdict.label
-      arrays["clean_prediction"][row] = verdict.clean_prediction
-      if self.minimal:
-        arrays["distance"][row] = verdict.distance
-      else:
-        arrays["broken_at"][row] = verdict.broken_at
-      if verdict.logits is not None and np.isfinite(verdict.logits).all():
-        self._record_logits(row, verdict.logits)
-      count += 1
-    return count
+    batch = list(verdicts)
+    if not batch:
+      return 0
+    rows = [verdict.position for verdict in batch]
+    self.arrays["done"][rows] = True
+    self.arrays["robust"][rows] = [verdict.robust(self.eps) for verdict in batch]
+    self.arrays["nan"][rows] = [verdict.nan > 0 for verdict in batch]
+    self.arrays["disagree"][rows] = [verdict.disagreements > 0 for verdict in batch]
+    for name in (*_COPIED, "distance" if self.minimal else "broken_at"):
+      self.arrays[name][rows] = [getattr(verdict, name) for verdict in batch]
+    known = {verdict.position: verdict.logits for verdict in batch if verdict.logits is not None}
+    if known:
+      self._record_logits(np.array(list(known)), np.stack(list(known.values())))
+    return len(batch)
 
-  def _record_logits(self, row: int, logits: np.ndarray) -> None:
-    odds = np.exp(logits.astype(np.float64) - logits.max())
-    probabilities = (odds / odds.sum()).astype(np.float32)
-    self.arrays["prediction"][row] = int(np.argmax(logits))
-    self.arrays["confidence"][row] = probabilities.max()
+  def _record_logits(self, rows: np.ndarray, logits: np.ndarray) -> None:
+    finite = np.isfinite(logits).all(axis=1)
+    rows, logits = rows[finite], logits[finite]
+    odds = np.exp(logits.astype(np.float64) - logits.max(axis=1, keepdims=True))
+    probabilities = (odds / odds.sum(axis=1, keepdims=True)).astype(np.float32)
+    self.arrays["prediction"][rows] = logits.argmax(axis=1)
+    self.arrays["confidence"][rows] = probabilities.max(axis=1)
     if "probabilities" in self.arrays:
-      self.arrays["probabilities"][row] = probabilities
+      self.arrays["probabilities"][rows] = probabilities
 
   def examples(self) -> dict[str, np.ndarray]:
     """The arrays that go into the cell, and columns of probabilities that only its summary is made from."""
