@@ -209,6 +209,8 @@ def digits_techniques():
     for name in _PRETRAINED:
       runs.append(_run(f"{name}-s{seed}", f"pretrain.py:{name},runlocal", judged=False, epochs=20.0, seed=seed))
       add(f"{name}+tuned", seed, (), {}, "standard", init=f"{{models}}/{name}-s{seed}")
+    add("repvgg", seed, (), {}, "standard", arch="repvgg_tiny")
+    add("repvgg+reparameterised", seed, ("repvgg",), {}, "repvgg", arch="repvgg_tiny")
     vit = {"arch": "vit-micro", "arch_options": {"patch_size": 8}}
     dropout = {"arch_options": {"patch_size": 8, "drop_rate": 0.1, "drop_path_rate": 0.1}}
     add("vit", seed, (), {}, "standard", **vit)
