@@ -1,6 +1,6 @@
 """Attacks against other implementations of them, on real CIFAR-10 networks, in one run.
 
-  jaxrobust bench attacks --peer_python=PYTHON --autoattack_path=DIR --mm_path=DIR [--only=autoattack]
+  jaxrobust bench attacks --peer_python=PYTHON --autoattack_path=DIR --mm_path=DIR [--only='cnn_a_adv4 mm5']
 
 Needs $JAXROBUST_DATA. Where a peer is not installed its row says so. Ours and theirs take turns; each keeps its best
 time, per image, because the slower one gets fewer images.
@@ -20,7 +20,7 @@ from jaxrobust.attacks.registry import make_attack
 from jaxrobust.bench.bare import bare_cost, between
 from jaxrobust.bench.engine import fixed_batches
 from jaxrobust.bench.peers import Peers
-from jaxrobust.bench.rows import Row, alternate
+from jaxrobust.bench.rows import Row, alternate, chosen
 from jaxrobust.bench.workloads import Workload, data_folder, workload
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.threat import Budget
@@ -52,6 +52,10 @@ class Contest(NamedTuple):
   rounds: int = 0
   slots: int = 0
 
+  @property
+  def title(self) -> str:
+    return f"{self.network} {self.name}"
+
 
 CONTESTS = (
   Contest("resnet20", "8/255", "autoattack", {}, 512, "autoattack", 128),
@@ -63,12 +67,14 @@ CONTESTS = (
   Contest("cnn_a_adv4", None, "ddn", {}, 512, "foolbox-ddn", 512, 100),
   Contest("cnn_a_adv4", None, "cw", {"binary_search_steps": 5, "steps": 200}, 128, "foolbox-cw", 128, 200, 5, 32),
 )
+_SEARCH = "cnn_a_adv4 minimum-budget"
 
 
 def run(
   peer_python: str = "", autoattack_path: str = "", mm_path: str = "", only: str = "", repeats: int = 2
 ) -> Iterator[Row]:
-  """All contests, or those whose attack's name contains `only`, each as it ends; then the minimum-budget search."""
+  """All contests, or those whose network and attack contain `only`, each as it ends; then the minimum-budget search."""
+  titles = chosen([*dict.fromkeys(contest.title for contest in CONTESTS), _SEARCH], only)
   folder = data_folder()
   if folder is None:
     raise InputError("bench attacks needs real networks: set JAXROBUST_DATA to their folder")
@@ -76,10 +82,10 @@ def run(
   works: dict[str, Workload] = {}
   with Peers(peer_python, folder) as peers:
     for contest in CONTESTS:
-      if only in contest.name:
+      if contest.title in titles:
         work = works.setdefault(contest.network, workload(contest.network, 1024))
         yield from _compete(contest, work, peers, paths.get(contest.peer), repeats)
-  if only in "minimum-budget":
+  if _SEARCH in titles:
     yield from _minimum_budget(workload("cnn_a_adv4", 1024), repeats)
 
 

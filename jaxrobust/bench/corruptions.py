@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from jaxrobust.bench.peers import Peers
-from jaxrobust.bench.rows import Row
+from jaxrobust.bench.rows import Row, chosen
 from jaxrobust.noises.registry import NOISES, SEVERITIES, make_noise
 from jaxrobust.noises.tables import BENCHMARK
 
@@ -31,7 +31,7 @@ def run(peer_python: str = "", sizes: str = "224,32", only: str = "", repeats: i
       images = _images(64 if size < 96 else 16, size)
       path = Path(folder) / f"{size}.npy"
       np.save(path, images)
-      yield from _contest([name for name in NOISES if only in name], images, path, peers, repeats)
+      yield from _contest(chosen(NOISES, only), images, path, peers, repeats)
 
 
 def _images(n: int, size: int) -> np.ndarray:

@@ -21,7 +21,7 @@ import numpy as np
 from jax import lax
 
 from jaxrobust.bench.peers import Peers
-from jaxrobust.bench.rows import Row, alternate, seconds
+from jaxrobust.bench.rows import Row, alternate, chosen, seconds
 from jaxrobust.bench.workloads import spread
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.types import Array
@@ -84,7 +84,7 @@ def run(peer_python: str = "", only: str = "", repeats: int = 3) -> Iterator[Row
   """All networks, or those whose name contains `only`."""
   with Peers(peer_python, Path()) as peers:
     for contest in CONTESTS:
-      if only in contest.name and contest.name in MODELS:
+      if contest.name in chosen([contest.name for contest in CONTESTS], only):
         yield from _compare(contest, peers, repeats)
 
 

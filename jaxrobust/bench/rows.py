@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import jax
+
+from jaxrobust.core.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,19 @@ class Row:
 
   def as_dict(self) -> dict[str, Any]:
     return asdict(self)
+
+
+def chosen(names: Iterable[str], only: str) -> list[str]:
+  """The names that contain `only`; an error where none does.
+
+  >>> chosen(["resnet20 pgd", "cnn_a pgd", "cnn_a cw"], "cnn_a")
+  ['cnn_a pgd', 'cnn_a cw']
+  """
+  names = list(names)
+  found = [name for name in names if only in name]
+  if not found:
+    raise InputError(f"nothing here contains {only!r}: {', '.join(names)}")
+  return found
 
 
 def seconds(function: Callable[[], Any], repeats: int = 3) -> float:
