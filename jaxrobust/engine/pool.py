@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxrobust.attacks.schedule import Case, Item, Stage
@@ -20,7 +19,8 @@ from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.keys import item_key_data
 from jaxrobust.core.mesh import place_rows, row_sharding
 from jaxrobust.engine.options import between, smallest_fitting
-from jaxrobust.engine.slots import Arrival, Program, Slots, advance, compact, empty_slots, peek, swap
+from jaxrobust.engine.slots import Program, Slots, advance, compact, empty_slots, peek, swap
+from jaxrobust.engine.wire import ENTRY, pack_entries, unpack_books
 
 # Judging a point before its gradient is computed costs a forward pass (f), and saves the gradient step (g, about
 # 3 f) and the verification of those points that succeed: worth it where more than f / (f + g) of them do.
@@ -221,31 +221,43 @@ class Pool:
 
   def _swap(self, rows: list[list[int]], local: int, width: int) -> list[Finished]:
     devices = self.devices
-    places = np.full((devices, width), local, np.int32)
-    incoming: list[Ticket | None] = [None] * (devices * width)
+    entries = np.zeros(devices * width, ENTRY)
+    entries["row"] = local  # Beyond the slots: padding.
+    images = np.zeros((devices * width, *self.image_shape), np.float32)
     outgoing: list[tuple[int, Ticket]] = []
     # A row of each device in turn: the last waiting items spread over all of them.
     for place in range(width):
       for device, row in ((device, chosen[place]) for device, chosen in enumerate(rows) if place < len(chosen)):
-        places[device, place] = row - device * local
+        index = device * width + place
+        entries["row"][index] = row - device * local
         leaving = self.seats[row]
         if leaving is not None:
-          outgoing.append((device * width + place, leaving))
-        arriving = self.queue.popleft() if self.queue else None
-        incoming[device * width + place] = arriving
-        self.seats[row] = arriving
+          outgoing.append((index, leaving))
+        self.seats[row] = self.queue.popleft() if self.queue else None
         self._loaded[row] = self._dispatch
-    placed = place_rows((places.reshape(-1), self._arrivals(incoming)), self.program.mesh)
+        self._write(self.seats[row], entries, images, index)
+    placed = place_rows((images, pack_entries(entries)), self.program.mesh)
     assert self.slots is not None
     self.slots, taken = swap(self.program, self.slots, *placed)
-    if not outgoing:
-      return []
-    books, best = jax.tree.map(np.asarray, (taken.books, taken.best))
+    return self._finished(outgoing, *taken) if outgoing else []
+
+  def _write(self, ticket: Ticket | None, entries: np.ndarray, images: np.ndarray, index: int) -> None:
+    """An item's row of an exchange; without an item it stays unfilled."""
+    if ticket is not None:
+      item, case = ticket.item, ticket.case
+      stage = self.stages[item.stage]
+      images[index] = case.image
+      for name, value in (("label", case.label), ("target", item.target), ("eps", item.eps), ("filled", True)):
+        entries[name][index] = value
+      entries["key_data"][index] = item_key_data(self.seed, case.id, stage.number, stage.restart)
+
+  def _finished(self, outgoing: list[tuple[int, Ticket]], packed: Any, best: Any) -> list[Finished]:
+    books, images = unpack_books(np.asarray(packed)), np.asarray(best)
     self.useful_steps += sum(int(books.step[row]) - int(books.verified[row]) for row, _ in outgoing)
     return [
       Finished(
         ticket,
-        best[row],
+        images[row],
         bool(books.found[row]),
         int(books.step[row]),
         int(books.nan[row]),
@@ -253,26 +265,10 @@ class Pool:
         bool(books.verified[row]),
         float(books.distance[row]),
         float(books.margin[row]),
-        books.logits[row].copy(),
+        np.array(books.logits[row]),
       )
       for row, ticket in outgoing
     ]
-
-  def _arrivals(self, tickets: list[Ticket | None]) -> Arrival:
-    """Rows for the devices; places without a ticket are zeros and not filled."""
-    count = len(tickets)
-    images = np.zeros((count, *self.image_shape), np.float32)
-    label, target = np.zeros((2, count), np.int32)
-    eps = np.zeros(count, np.float32)
-    key_data = np.zeros((count, 2), np.uint32)
-    filled = np.array([ticket is not None for ticket in tickets])
-    for row, ticket in enumerate(tickets):
-      if ticket is not None:
-        item, case = ticket.item, ticket.case
-        stage = self.stages[item.stage]
-        images[row], label[row], target[row], eps[row] = case.image, case.label, item.target, item.eps
-        key_data[row] = item_key_data(self.seed, case.id, stage.number, stage.restart)
-    return Arrival(images, label, target, eps, key_data, filled)  # type: ignore[arg-type]
 
   def export_clock(self) -> dict[str, Any]:
     """The dispatch counters, for a snapshot: flags not read yet included."""
@@ -294,18 +290,11 @@ class Pool:
 
   def export_slots(self) -> list[np.ndarray]:
     """The slots as plain arrays, for a snapshot."""
-    leaves = jax.tree.leaves(self.slots)
-    return [np.asarray(jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x) for x in leaves]
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(self.slots)]
 
   def import_slots(self, leaves: list[np.ndarray], seats: list[Ticket | None]) -> None:
     """Puts a snapshot back, bit for bit."""
-    empty = empty_slots(self.program, len(seats), self.image_shape)
-    old, tree = jax.tree.flatten(empty)
+    old, tree = jax.tree.flatten(empty_slots(self.program, len(seats), self.image_shape))
     if len(old) != len(leaves):
       raise ValueError("the snapshot has another state")
-    new = [
-      jax.random.wrap_key_data(jnp.asarray(leaf)) if jnp.issubdtype(was.dtype, jax.dtypes.prng_key) else leaf
-      for was, leaf in zip(old, leaves, strict=True)
-    ]
-    placed = jax.device_put(jax.tree.unflatten(tree, new), row_sharding(self.program.mesh))
-    self._seat(placed, seats)
+    self._seat(jax.device_put(jax.tree.unflatten(tree, leaves), row_sharding(self.program.mesh)), seats)

@@ -28,38 +28,11 @@ from jaxrobust.core.threat import inside, slack
 from jaxrobust.core.types import Array, Attack, Cost, Problem
 from jaxrobust.engine.judge import Case, judge_one
 from jaxrobust.engine.success import adversarial
-
-
-class Books(NamedTuple):
-  """What the engine knows of an item: small numbers that the host reads.
-
-  Attributes:
-    active: the slot still works on its item.
-    found: a success is stored in `best`.
-    step: steps taken.
-    found_step: steps taken when the stored success was found.
-    distance: the norm of the stored success, infinity without one.
-    nan: points at which logits or gradient were not finite.
-    flat: points at which the gradient was exactly zero.
-    margin: of the stored success, where `verified`.
-    verified: the stored success was judged by the classifier itself, outside the attack.
-    logits: of the stored success, where `verified`.
-  """
-
-  active: Array
-  found: Array
-  step: Array
-  found_step: Array
-  distance: Array
-  nan: Array
-  flat: Array
-  margin: Array
-  verified: Array
-  logits: Array
+from jaxrobust.engine.wire import Arrival, Books, pack_books, plain_keys, typed_keys, unpack_entries
 
 
 class Slots(NamedTuple):
-  """Everything on the devices; each leaf has one row per slot."""
+  """Everything on the devices; each leaf has one row per slot. Between programs, keys are plain words."""
 
   problem: Problem
   state: Any
@@ -189,23 +162,6 @@ def _local_peek(program: Program, classifier: Classifier, targeted: Array, slots
   return jax.vmap(functools.partial(_peek_one, program, classifier, targeted))(slots)
 
 
-class Arrival(NamedTuple):
-  """An item on its way into a slot; one row each.
-
-  Attributes:
-    image, label, target, eps: of the problem.
-    key_data: the words of its key.
-    filled: whether there is an item at all.
-  """
-
-  image: Array
-  label: Array
-  target: Array
-  eps: Array
-  key_data: Array
-  filled: Array
-
-
 def _seat_one(program: Program, arrival: Arrival) -> Slots:
   key = jax.random.wrap_key_data(arrival.key_data)
   problem = Problem(arrival.image, arrival.label, arrival.target, arrival.eps, key)
@@ -213,8 +169,9 @@ def _seat_one(program: Program, arrival: Arrival) -> Slots:
   return Slots(problem, program.attack.init(problem), problem.image, books)
 
 
-def _local_swap(program: Program, slots: Slots, rows: Array, arrivals: Arrival) -> tuple[Slots, Slots]:
-  """Takes `rows` out and puts the arrivals in; a row beyond the slots is padding."""
+def _local_swap(program: Program, slots: Slots, images: Array, words: Array) -> tuple[Slots, tuple[Array, Array]]:
+  """Takes rows out and puts the arrivals in; a row beyond the slots is padding."""
+  rows, arrivals = unpack_entries(images, words)
   taken = jax.tree.map(lambda leaf: leaf.at[rows].get(mode="clip"), slots)
   if hasattr(program.attack, "last"):
     last = jax.vmap(program.attack.last)(taken.problem, taken.state)
@@ -222,7 +179,7 @@ def _local_swap(program: Program, slots: Slots, rows: Array, arrivals: Arrival) 
     taken = taken._replace(best=jnp.where(found, taken.best, last))
   seated = jax.vmap(functools.partial(_seat_one, program))(arrivals)
   slots = jax.tree.map(lambda old, new: old.at[rows].set(new, mode="drop"), slots, seated)
-  return slots, taken._replace(state=None)
+  return slots, (pack_books(taken.books), taken.best)
 
 
 def _local_compact(slots: Slots, rows: Array) -> Slots:
@@ -233,9 +190,17 @@ def _local_compact(slots: Slots, rows: Array) -> Slots:
 
 
 def _sharded(program: Program, function: Callable, sharded: tuple[bool, ...]) -> Callable:
-  """`function` on each device's own rows; arguments not sharded are replicated."""
+  """`function` on each device's own rows, the keys of its slots typed; arguments not sharded are replicated."""
   specs = tuple(PartitionSpec(AXIS) if is_sharded else PartitionSpec() for is_sharded in sharded)
-  return jax.shard_map(function, mesh=program.mesh, in_specs=specs, out_specs=PartitionSpec(AXIS), check_vma=False)
+
+  def local(*arguments: Any) -> Any:
+    return plain_keys(function(*(_typed(program, one) if isinstance(one, Slots) else one for one in arguments)))
+
+  return jax.shard_map(local, mesh=program.mesh, in_specs=specs, out_specs=PartitionSpec(AXIS), check_vma=False)
+
+
+def _typed(program: Program, slots: Slots) -> Slots:
+  return typed_keys(_shapes(program, slots.best.shape), slots)
 
 
 @functools.partial(jax.jit, static_argnums=0, donate_argnums=2)
@@ -255,9 +220,9 @@ def peek(program: Program, classifier: Classifier, slots: Slots, targeted: bool)
 
 
 @functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
-def swap(program: Program, slots: Slots, rows: Array, arrivals: Arrival) -> tuple[Slots, Slots]:
-  """Exchanges finished items for new ones; `rows` are local to each device."""
-  return _sharded(program, functools.partial(_local_swap, program), (True, True, True))(slots, rows, arrivals)
+def swap(program: Program, slots: Slots, images: Array, words: Array) -> tuple[Slots, tuple[Array, Array]]:
+  """Exchanges finished items for new ones, as `wire` packs them; returns the books and images of those taken out."""
+  return _sharded(program, functools.partial(_local_swap, program), (True, True, True))(slots, images, words)
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -268,17 +233,16 @@ def compact(program: Program, slots: Slots, rows: Array) -> Slots:
 
 def empty_slots(program: Program, size: int, image_shape: tuple[int, ...]) -> Slots:
   """`size` slots with nothing in them, laid over the mesh; zeros, so nothing is compiled."""
-  number, flag = jax.ShapeDtypeStruct((size,), np.int32), jax.ShapeDtypeStruct((size,), bool)
-  image = jax.ShapeDtypeStruct((size, *image_shape), np.float32)
-  eps, words = jax.ShapeDtypeStruct((size,), np.float32), jax.ShapeDtypeStruct((size, 2), np.uint32)
-  arrivals = Arrival(image, number, number, eps, words, flag)  # type: ignore[arg-type]
-  shapes = jax.eval_shape(jax.vmap(functools.partial(_seat_one, program)), arrivals)
-  zeros = jax.tree.map(_zeros, shapes)
+  shapes = jax.eval_shape(plain_keys, _shapes(program, (size, *image_shape)))
+  zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
   return jax.device_put(zeros, row_sharding(program.mesh))
 
 
-def _zeros(shape: jax.ShapeDtypeStruct) -> Any:
-  if jnp.issubdtype(shape.dtype, jax.dtypes.prng_key):
-    data = jax.eval_shape(jax.random.key_data, shape)
-    return jax.random.wrap_key_data(jnp.asarray(np.zeros(data.shape, data.dtype)))
-  return np.zeros(shape.shape, shape.dtype)
+def _shapes(program: Program, images: tuple[int, ...]) -> Slots:
+  """Shapes and types of the slots for `images`, the keys typed."""
+  size = images[0]
+  number, flag = jax.ShapeDtypeStruct((size,), np.int32), jax.ShapeDtypeStruct((size,), bool)
+  image, eps = jax.ShapeDtypeStruct(images, np.float32), jax.ShapeDtypeStruct((size,), np.float32)
+  words = jax.ShapeDtypeStruct((size, 2), np.uint32)
+  arrivals = Arrival(image, number, number, eps, words, flag)  # type: ignore[arg-type]
+  return jax.eval_shape(jax.vmap(functools.partial(_seat_one, program)), arrivals)
