@@ -179,9 +179,10 @@ def processes(out: Path, count: int, devices: int, *more: str) -> list[subproces
   return [start(out, *flags, *more, **shared, JAX_PROCESS_ID=str(index)) for index in range(count)]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("sharding", ["data", "fsdp"])
-@pytest.mark.parametrize("arch", ["cnn-tiny", "resnet20"])
+@pytest.mark.parametrize(
+  "arch", [pytest.param("cnn-tiny", marks=pytest.mark.ci), pytest.param("resnet20", marks=pytest.mark.slow)]
+)
 def test_any_layout_of_devices_makes_the_same_weights(tmp_path, sharding, arch):
   """After 5 steps, to 2e-5: sums over devices are added up in another order, nothing else differs."""
   # 5 steps of 128 of 1260 examples.
