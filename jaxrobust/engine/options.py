@@ -10,6 +10,10 @@ from jax.sharding import Mesh
 
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.mesh import fitting_mesh, make_mesh, rows_per_device
+from jaxrobust.core.types import Attack
+
+# Minimal attacks of fewer steps than this, such as DeepFool, end as soon as they succeed.
+LONG = 100
 
 
 @dataclass(frozen=True)
@@ -18,7 +22,9 @@ class EngineOptions:
 
   Attributes:
     slots: examples worked on at once, over all devices.
-    steps_per_dispatch: K; 1 on CPU, where a device loop gains nothing, more on accelerators.
+    steps_per_dispatch: K; 1 on CPU, where slots that fall idle within a dispatch cost more than it saves, more on
+      accelerators.
+    steps_when_minimal: the same for long minimal attacks, which take all their steps: no slot falls idle early.
     lookahead: dispatches queued before the flags of an earlier one are read; a decided slot idles for as
       many. 0 on CPU, 1 on accelerators, where the host must not stall the device.
     mesh: devices to use; this process's own by default.
@@ -27,6 +33,7 @@ class EngineOptions:
 
   slots: int = 128
   steps_per_dispatch: int = 1
+  steps_when_minimal: int = 1
   lookahead: int = 0
   mesh: Mesh | None = None
   shrink: bool = True
@@ -52,14 +59,20 @@ class EngineOptions:
       slots += -slots % mesh.size
     rows_per_device(slots, mesh)
     steps = steps_per_dispatch if steps_per_dispatch is not None else (1 if on_cpu else 4)
+    when_minimal = steps_per_dispatch if steps_per_dispatch is not None else 4
     ahead = lookahead if lookahead is not None else (0 if on_cpu else 1)
     if steps < 1 or ahead < 0:
       raise InputError(f"steps_per_dispatch ({steps}) must be at least 1 and lookahead ({ahead}) at least 0")
-    return cls(slots, steps, ahead, mesh, shrink)
+    return cls(slots, steps, when_minimal, ahead, mesh, shrink)
 
   @property
   def devices(self) -> Mesh:
     return make_mesh() if self.mesh is None else self.mesh
+
+  def steps_of(self, attack: Attack) -> int:
+    """K for an attack."""
+    takes_all = getattr(attack, "minimal", False) and attack.num_steps >= LONG
+    return self.steps_when_minimal if takes_all else self.steps_per_dispatch
 
   def sizes(self) -> tuple[int, ...]:
     """Slot counts a pool may shrink to, largest first: halves that still split over the devices."""

@@ -83,7 +83,7 @@ class Engine:
     for stage in self.schedule.stages:
       if stage.attack not in pools:
         classes = self.classifier.num_classes
-        program = Program(stage.attack, self.samples, options.steps_per_dispatch, options.devices, classes)
+        program = Program(stage.attack, self.samples, options.steps_of(stage.attack), options.devices, classes)
         pools[stage.attack] = Pool(
           program,
           self.schedule.stages,

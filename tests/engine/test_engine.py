@@ -85,6 +85,15 @@ def test_judging_points_before_their_gradient_changes_nothing_but_the_work(work,
     assert getattr(always.stats, need) == getattr(never.stats, need)
 
 
+def test_long_minimal_attacks_take_four_steps_per_dispatch_unless_told_otherwise(work):
+  ddn, one = make_attack("ddn"), EngineOptions.for_platform(64, steps_per_dispatch=1)
+  assert (EngineOptions.for_platform(64).steps_of(ddn), one.steps_of(ddn)) == (4, 1)
+  assert EngineOptions.for_platform(64).steps_of(make_attack("deepfool")) == 1
+  several, single = attack_images(ddn, *work, batch_size=64), attack_images(ddn, *work, options=one)
+  assert several.stats.slot_steps == single.stats.slot_steps
+  np.testing.assert_allclose(several.distance, single.distance, rtol=1e-5)
+
+
 def test_decided_examples_cost_nothing_more(work):
   result = attack_images(PGD, *work, eps=0.5)
   broken = result.success & result.correct
