@@ -12,6 +12,11 @@ from jaxrobust.core.errors import InputError
 from jaxrobust.core.mesh import fitting_mesh, make_mesh, rows_per_device
 from jaxrobust.core.types import Attack
 
+# The tail of a run may use sizes between the halves where that leaves out so many steps of slots, and a quarter of the
+# slots. A compilation costs thousands of steps of a small network and hundreds of a large one.
+WORTH_COMPILING = 2000
+WORTH_SHRINKING = 0.75
+
 # Minimal attacks of fewer steps than this, such as DeepFool, end as soon as they succeed.
 LONG = 100
 
@@ -91,11 +96,19 @@ def smallest_fitting(sizes: tuple[int, ...], rows: int) -> int:
   return min((size for size in sizes if size >= rows), default=max(sizes))
 
 
-def between(sizes: tuple[int, ...], devices: int) -> tuple[int, ...]:
-  """The quarters of the way from each size to the next that still split over the devices.
+def tail_size(sizes: tuple[int, ...], rows: int, now: int, devices: int, num_steps: int) -> int:
+  """The slots for the last `rows` items: one of `sizes`, or a size between two of them where that saves enough.
 
-  >>> between((64, 32, 16), 2)
-  (56, 48, 40, 28, 24, 20)
+  >>> tail_size((128, 64, 32), 70, 128, 2, num_steps=100), tail_size((128, 64, 32), 70, 128, 2, num_steps=10)
+  (80, 128)
   """
+  half = min(smallest_fitting(sizes, rows), now)
+  fine = smallest_fitting((half, *_between(sizes, devices)), rows)
+  worth = (half - fine) * num_steps >= WORTH_COMPILING and fine <= WORTH_SHRINKING * now
+  return fine if worth else half
+
+
+def _between(sizes: tuple[int, ...], devices: int) -> list[int]:
+  """The quarters of the way from each size to the next that still split over the devices."""
   steps = [large - (large - small) * part // 4 for large, small in itertools.pairwise(sizes) for part in (1, 2, 3)]
-  return tuple(dict.fromkeys(size for size in steps if size not in sizes and size % devices == 0))
+  return [size for size in steps if size % devices == 0]

@@ -18,7 +18,7 @@ from jaxrobust.attacks.schedule import Case, Item, Stage
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.keys import item_key_data
 from jaxrobust.core.mesh import place_rows, row_sharding
-from jaxrobust.engine.options import between, smallest_fitting
+from jaxrobust.engine.options import tail_size
 from jaxrobust.engine.slots import Program, Slots, advance, compact, empty_slots, peek, swap
 from jaxrobust.engine.wire import ENTRY, pack_entries, unpack_books
 
@@ -30,11 +30,6 @@ PEEK_MEMORY = 256
 
 # Below this many slots a smaller program saves less than it costs to compile.
 SMALLEST_SHRUNK = 8
-
-# The tail may use sizes between the halves where that leaves out so many steps of slots, about what the compilation of
-# another program costs (measured: 500 for a ResNet-50, 3,000 for a ResNet-20), and a quarter of the slots.
-WORTH_COMPILING = 2000
-WORTH_SHRINKING = 0.75
 
 # Rows exchanged at once: a quarter of a device's slots, and not fewer than this.
 SMALLEST_SWAP = 8
@@ -181,11 +176,7 @@ class Pool:
       self._shrink(wanted)
 
   def _fitting(self, rows: int) -> int:
-    """The fewest slots for `rows` items: a half of the whole, or a size between halves where that saves enough."""
-    half = min(smallest_fitting(self.sizes, rows), self.size)
-    fine = smallest_fitting((half, *between(self.sizes, self.devices)), rows)
-    worth = (half - fine) * self.program.attack.num_steps >= WORTH_COMPILING and fine <= WORTH_SHRINKING * self.size
-    return fine if worth else half
+    return tail_size(self.sizes, rows, self.size, self.devices, self.program.attack.num_steps)
 
   def _seat(self, slots: Slots, seats: list[Ticket | None]) -> None:
     self.slots, self.seats = slots, seats
