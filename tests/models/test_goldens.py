@@ -1,7 +1,7 @@
 """Every network against the PyTorch network it equals: names, shapes, parameter count and logits.
 
 The golden files are made by tests/golden/make_model_goldens.py. The smallest network of each family is compared by
-default, the others with JAXROBUST_SLOW=1; names, shapes and counts of all of them are always compared.
+default; names, shapes and counts of all of them in CI, their logits with JAXROBUST_SLOW=1.
 """
 
 import json
@@ -21,13 +21,18 @@ FOLDER = pathlib.Path(__file__).parents[1] / "golden" / "models"
 GOLDENS = {path.stem: json.loads(path.read_text()) for path in sorted(FOLDER.glob("*.json"))}
 
 
+def smallest_or(mark):
+  """All networks, those that are not the smallest of their family marked."""
+  return [pytest.param(name, marks=() if GOLDENS[name]["smallest"] else mark) for name in GOLDENS]
+
+
 def shapes(name, golden):
   """PyTorch names and shapes of our network."""
   variables = flax.traverse_util.flatten_dict(abstract_model(name, golden["classes"])[1])
   return {torch_name(path): torch_shape(path, leaf.shape) for path, leaf in variables.items()}
 
 
-@pytest.mark.parametrize("name", GOLDENS)
+@pytest.mark.parametrize("name", smallest_or(pytest.mark.ci))
 def test_names_shapes_and_parameter_count_equal_the_reference(name):
   golden = GOLDENS[name]
   logits, variables = abstract_model(name, golden["classes"])
@@ -38,9 +43,7 @@ def test_names_shapes_and_parameter_count_equal_the_reference(name):
   assert MODELS[name].input_size == (golden["size"], golden["size"], 3)
 
 
-@pytest.mark.parametrize(
-  "name", [pytest.param(n, marks=() if GOLDENS[n]["smallest"] else pytest.mark.slow) for n in GOLDENS]
-)
+@pytest.mark.parametrize("name", smallest_or(pytest.mark.slow))
 def test_logits_equal_the_reference(name):
   golden = GOLDENS[name]
   module, size = make_model(name, golden["classes"]), (golden["size"], golden["size"], 3)
