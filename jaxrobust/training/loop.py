@@ -32,6 +32,7 @@ from jaxrobust.models.zoo import load_classifier, read_metadata, save_classifier
 from jaxrobust.training.checkpoints import Checkpoints
 from jaxrobust.training.config import TrainConfig
 from jaxrobust.training.finetune import start_from
+from jaxrobust.training.inputs import check_inputs
 from jaxrobust.training.logs import Log
 from jaxrobust.training.others import load_others
 from jaxrobust.training.pretraining import backbone_of, backbone_variables
@@ -133,7 +134,7 @@ def _start(config: TrainConfig, folder: Path, mesh: Mesh, stop: StopRequest) -> 
   recipe = make_recipe(config, data.num_classes, size, total)
   shape = data.take(np.arange(1))[0].shape[1:]
   given = start_from(config.init, recipe.module, shape) if config.init else None
-  others = load_others(recipe.plan.classifiers, recipe.num_classes, shape, mesh, config.sharding)
+  others, inputs = load_others(recipe.plan.classifiers, recipe.num_classes, shape, mesh, config.sharding)
   key, averaged = jax.random.key(config.seed), recipe.plan.average is not None
   memory = lambda: begin_memory(recipe.plan.objective, (config.batch_size, *shape), count_ids(data))
   build = lambda: init_state(recipe.module, recipe.optimiser, key, shape, averaged, given, memory())
@@ -145,6 +146,7 @@ def _start(config: TrainConfig, folder: Path, mesh: Mesh, stop: StopRequest) -> 
     raise StorageError(f"cannot write the run to {folder}: {error.strerror or error}") from None
   if jax.process_index() == 0:
     atomic_write(folder / _RUN, json.dumps(config.identity(), indent=2, sort_keys=True) + "\n")
+  check_inputs(folder, {**inputs, config.data: data.fingerprint()}, write=jax.process_index() == 0)
   checkpoints = Checkpoints(folder / "checkpoints")
   restored = checkpoints.restore(stored(shapes), stored(shardings))
   if restored:

@@ -18,6 +18,7 @@ from jaxrobust.models.zoo import fingerprint, load_classifier, read_metadata
 from jaxrobust.testing import examples, fixture
 from jaxrobust.training.adversarial import craft
 from jaxrobust.training.config import TrainConfig, make_train_config
+from jaxrobust.training.inputs import check_inputs
 from jaxrobust.training.loop import train
 from jaxrobust.training.state import init_state, variables_of
 from jaxrobust.training.step import Recipe, train_step
@@ -96,6 +97,16 @@ def test_another_config_in_the_same_folder_is_refused_and_changes_nothing(traine
   with pytest.raises(CellMismatchError, match="holds a network trained with another config; use another folder"):
     train(config, trained, quiet=True)
   assert fingerprint(load_classifier(trained)) == before
+
+
+def test_a_run_does_not_go_on_with_other_examples_or_networks_than_it_began_with(trained, tmp_path):
+  begun = json.loads((trained / "inputs.json").read_text())
+  assert begun == {"digits32-train": load_data("digits32-train").fingerprint()}
+  (tmp_path / "inputs.json").write_text(json.dumps({"digits32-train": "0" * 16}))
+  with pytest.raises(CellMismatchError, match="begun with other content of digits32-train"):
+    train(CONFIG, tmp_path, quiet=True)
+  check_inputs(tmp_path / "new", {"teacher": "a"}, write=False)
+  assert not (tmp_path / "new").exists()
 
 
 def test_the_folder_says_how_the_network_was_trained(trained):

@@ -1,0 +1,31 @@
+"""What a run is made from besides its config: the examples and the networks it asks, known by their content.
+
+A name may come to mean something else between a stop and the restart: a file that was written again, a teacher that was
+trained anew. A run that went on with it would be neither the one nor the other.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from jaxrobust.core.errors import CellMismatchError
+from jaxrobust.core.files import atomic_write
+
+_FILE = "inputs.json"
+
+
+def check_inputs(folder: Path, fingerprints: Mapping[str, str], write: bool) -> None:
+  """Compares with what the run began with, or writes it down (if this process is the one that writes)."""
+  path = folder / _FILE
+  if not path.exists():
+    if write:
+      atomic_write(path, json.dumps(dict(fingerprints), indent=2, sort_keys=True) + "\n")
+    return
+  known = json.loads(path.read_text())
+  changed = sorted(name for name, value in fingerprints.items() if known.get(name, value) != value)
+  if changed:
+    raise CellMismatchError(
+      f"{folder} was begun with other content of {', '.join(changed)}; bring that back, or use another folder"
+    )
