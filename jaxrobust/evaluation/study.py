@@ -177,14 +177,19 @@ def study_table(rows: Sequence[Mapping[str, Any]]) -> str:
   lines = ["| technique | against | runs | " + " | ".join(titles.values()) + " | training s |"]
   lines.append("|---|---|---|" + "---|" * (len(METRICS) + 1))
   for row in rows:
-    cells = [_percent(row["metrics"][name], row["gain"][name]) for name in METRICS]
+    cells = [_percent(row["metrics"][name], row["gain"][name], len(row["runs"])) for name in METRICS]
     seconds = "-" if row["seconds"] is None else f"{row['seconds'][0]:.0f}"
     lines.append(f"| {row['group']} | {row['against'] or '-'} | {len(row['runs'])} | {' | '.join(cells)} | {seconds} |")
   return "\n".join(lines) + "\n"
 
 
-def _percent(value: tuple[float, float] | None, gain: float | None) -> str:
+def _percent(value: tuple[float, float] | None, gain: float | None, runs: int) -> str:
+  """A single run says nothing of its spread.
+
+  >>> _percent((0.5, 0.0), 0.02, runs=1), _percent((0.5, 0.013), None, runs=3)
+  ('50.0 (+2.0)', '50.0 ± 1.3')
+  """
   if value is None:
     return "-"
-  text = f"{100 * value[0]:.1f} ± {100 * value[1]:.1f}"
+  text = f"{100 * value[0]:.1f}" + (f" ± {100 * value[1]:.1f}" if runs > 1 else "")
   return text if gain is None else f"{text} ({100 * gain:+.1f})"
