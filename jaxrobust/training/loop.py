@@ -26,13 +26,13 @@ from jaxrobust.core.files import atomic_write
 from jaxrobust.core.mesh import fitting_mesh, replicated
 from jaxrobust.core.progress import Meter, show
 from jaxrobust.data.registry import DATASETS, load_data
-from jaxrobust.data.source import ArraySource, DataSource
+from jaxrobust.data.source import DataSource
 from jaxrobust.models.registry import MODELS
 from jaxrobust.models.zoo import load_classifier, read_metadata, save_classifier
 from jaxrobust.training.checkpoints import Checkpoints
 from jaxrobust.training.config import TrainConfig
 from jaxrobust.training.finetune import start_from
-from jaxrobust.training.inputs import check_inputs
+from jaxrobust.training.inputs import check_inputs, known_content
 from jaxrobust.training.logs import Log
 from jaxrobust.training.others import load_others
 from jaxrobust.training.pretraining import backbone_of, backbone_variables
@@ -146,9 +146,7 @@ def _start(config: TrainConfig, folder: Path, mesh: Mesh, stop: StopRequest) -> 
     raise StorageError(f"cannot write the run to {folder}: {error.strerror or error}") from None
   if jax.process_index() == 0:
     atomic_write(folder / _RUN, json.dumps(config.identity(), indent=2, sort_keys=True) + "\n")
-  if isinstance(data, ArraySource):  # Of millions of files it would take minutes.
-    inputs[config.data] = data.fingerprint()
-  check_inputs(folder, inputs, write=jax.process_index() == 0)
+  check_inputs(folder, inputs | known_content(config.data, data), write=jax.process_index() == 0)
   checkpoints = Checkpoints(folder / "checkpoints")
   restored = checkpoints.restore(stored(shapes), stored(shardings))
   if restored:
