@@ -74,7 +74,7 @@ def test_forward_and_input_gradient_are_finite_and_examples_do_not_mix(name):
   np.testing.assert_array_equal(gradient[1], 0)
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.ci) if n in LONG else n for n in SMALL])
 def test_bfloat16_stays_near_float32(name):
   narrow = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), (variables_of(name), IMAGES))
   expected, found = logits_of(name), jax.jit(SMALL[name].apply)(*narrow)
@@ -98,7 +98,7 @@ def test_random_layers_are_off_in_evaluation_and_reproducible_in_training(name):
   assert np.abs(first - other).max() > 1e-6
 
 
-@pytest.mark.parametrize("name", ["t2t-vit", "vitae"])
+@pytest.mark.parametrize("name", ["t2t-vit", pytest.param("vitae", marks=pytest.mark.ci)])
 def test_fixed_values_are_not_trained(name):
   variables = variables_of(name)
   fixed = {path[-1].key for path, _ in jax.tree_util.tree_leaves_with_path(variables["batch_stats"])}
