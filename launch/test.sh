@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # All checks: style, types, doctests, tests. Arguments go to pytest: bash launch/test.sh -k engine
-# Whole trainings and the larger sizes of networks are left out where it is not CI (CI=1 runs them), the long comparisons with other
-# implementations everywhere (JAXROBUST_SLOW=1 runs them).
+# Whole trainings and the larger sizes of networks are left out where it is not CI (CI=1 runs them), the long comparisons
+# with other implementations everywhere (JAXROBUST_SLOW=1 runs them).
 source "$(dirname "${BASH_SOURCE[0]}")/_environment.sh"
 prepare dev
 cd "$root"

@@ -26,12 +26,13 @@ WORKER = Path(__file__).with_name("corruption_worker.py")
 
 def run(peer_python: str = "", sizes: str = "224,32", only: str = "", repeats: int = 2) -> Iterator[Row]:
   """A row per corruption and size, and the sum over the benchmark's fifteen."""
+  names = chosen(NOISES, only)
   with tempfile.TemporaryDirectory() as folder, Peers(peer_python, Path(folder), WORKER) as peers:
     for size in (int(part) for part in sizes.split(",")):
       images = _images(64 if size < 96 else 16, size)
       path = Path(folder) / f"{size}.npy"
       np.save(path, images)
-      yield from _contest(chosen(NOISES, only), images, path, peers, repeats)
+      yield from _contest(names, images, path, peers, repeats)
 
 
 def _images(n: int, size: int) -> np.ndarray:

@@ -82,9 +82,10 @@ def switched(classifier: Classifier, images: Array, branch: Array) -> Array:
 
 def run(peer_python: str = "", only: str = "", repeats: int = 3) -> Iterator[Row]:
   """All networks, or those whose name contains `only`."""
+  names = chosen([contest.name for contest in CONTESTS], only)
   with Peers(peer_python, Path()) as peers:
     for contest in CONTESTS:
-      if contest.name in chosen([contest.name for contest in CONTESTS], only):
+      if contest.name in names:
         yield from _compare(contest, peers, repeats)
 
 

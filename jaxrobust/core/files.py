@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 from pathlib import Path
+from typing import Any
 
 from jaxrobust.core.errors import StorageError
 
@@ -37,3 +39,8 @@ def atomic_write(path: str | Path, data: bytes | str) -> None:
       raise
   except OSError as error:
     raise StorageError(f"cannot write {path}: {error.strerror or error}") from None
+
+
+def write_json(path: str | Path, value: Any) -> None:
+  """A small file for people and programs: indented, keys in order, whole or not at all."""
+  atomic_write(path, json.dumps(value, indent=2, sort_keys=True) + "\n")

@@ -20,7 +20,7 @@ import orbax.checkpoint as ocp
 
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.errors import CorruptFileError, InputError, StorageError, first_line
-from jaxrobust.core.files import atomic_write
+from jaxrobust.core.files import write_json
 from jaxrobust.models.portable import SHIPPED, WEIGHTS, read_portable, shipped, write_weights
 from jaxrobust.models.registry import MODELS, abstract_variables, make_model
 
@@ -75,7 +75,7 @@ def save_classifier(
     with _checkpointer() as checkpointer:
       checkpointer.save(path / _WEIGHTS, jax.device_get(variables), force=True)
       checkpointer.wait_until_finished()
-    atomic_write(path / _METADATA, json.dumps(metadata, indent=2, sort_keys=True) + "\n")
+    write_json(path / _METADATA, metadata)
   except OSError as error:
     raise StorageError(f"cannot write the classifier to {path}: {error.strerror or error}") from None
   return path
@@ -161,5 +161,5 @@ def save_portable(
   metadata["notes"] = {**metadata["notes"], **(notes or {})}
   write_weights(folder, variables)
   path = pathlib.Path(folder)
-  atomic_write(path / _METADATA, json.dumps(metadata, indent=2, sort_keys=True) + "\n")
+  write_json(path / _METADATA, metadata)
   return path

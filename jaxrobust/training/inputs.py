@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from jaxrobust.core.errors import CellMismatchError
-from jaxrobust.core.files import atomic_write
+from jaxrobust.core.files import write_json
 from jaxrobust.data.source import ArraySource, DataSource
 
 _FILE = "inputs.json"
@@ -30,7 +30,7 @@ def check_inputs(folder: Path, fingerprints: Mapping[str, str], write: bool) -> 
   path = folder / _FILE
   if not path.exists():
     if write:
-      atomic_write(path, json.dumps(dict(fingerprints), indent=2, sort_keys=True) + "\n")
+      write_json(path, dict(fingerprints))
     return
   known = json.loads(path.read_text())
   changed = sorted(name for name, value in fingerprints.items() if known.get(name, value) != value)

@@ -22,7 +22,7 @@ from jax.sharding import Mesh
 
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.errors import CellMismatchError, InputError, StoppedError, StorageError, TrainingError
-from jaxrobust.core.files import atomic_write
+from jaxrobust.core.files import write_json
 from jaxrobust.core.mesh import fitting_mesh, replicated
 from jaxrobust.core.progress import Meter, show
 from jaxrobust.data.registry import DATASETS, load_data
@@ -145,7 +145,7 @@ def _start(config: TrainConfig, folder: Path, mesh: Mesh, stop: StopRequest) -> 
   except OSError as error:
     raise StorageError(f"cannot write the run to {folder}: {error.strerror or error}") from None
   if jax.process_index() == 0:
-    atomic_write(folder / _RUN, json.dumps(config.identity(), indent=2, sort_keys=True) + "\n")
+    write_json(folder / _RUN, config.identity())
   check_inputs(folder, inputs | known_content(config.data, data), write=jax.process_index() == 0)
   checkpoints = Checkpoints(folder / "checkpoints")
   restored = checkpoints.restore(stored(shapes), stored(shardings))

@@ -136,16 +136,19 @@ def test_randomised_models_are_named_and_have_their_own_version(tmp_path):
 
 @needs_data
 @pytest.mark.slow
-@pytest.mark.parametrize("norm, eps", [("linf", 0.1), ("l2", 1.5), ("l1", 10)])
-def test_autoattack_is_no_weaker_than_the_authors_on_fashion_mnist(norm, eps):
-  """Equal in linf and l1; in l2 our FAB-T finds shorter distances, so that some more break within the budget."""
+@pytest.mark.parametrize(
+  "norm, eps",
+  [
+    ("linf", 0.1),
+    pytest.param("l2", 1.5, marks=pytest.mark.xfail(reason="4 of 100 more break, within the budget: not explained")),
+    ("l1", 10),
+  ],
+)
+def test_autoattack_equals_the_authors_on_fashion_mnist(norm, eps):
   theirs = reference_flags(f"autoattack/standard_{norm}")[:100]
   images, labels = fmnist_test(100)
   ours = attack_images(make_attack("autoattack", norm=norm), fmnist_network(), images, labels, eps=eps)
-  assert np.mean(ours.robust & ~theirs) <= 0.02
-  more = theirs & ~ours.robust
-  found = np.sqrt(np.sum(np.square(ours.images[more] - images[more]), axis=(1, 2, 3)))
-  assert np.mean(more) <= 0.02 or (norm == "l2" and (found <= eps + 1e-5).all())
+  assert np.mean(ours.robust == theirs) >= 0.98
 
 
 @needs_data

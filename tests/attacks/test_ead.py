@@ -1,5 +1,7 @@
 """EAD: shrinkage by hand, sparsity and distance on a linear classifier, and foolbox."""
 
+import functools
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -45,11 +47,23 @@ def test_refuses_what_it_cannot_do():
     EAD(binary_search_steps=0)
 
 
+@functools.cache
+def beside_foolbox():
+  return md.compare(EAD(binary_search_steps=5, steps=200), "foolbox-torch/ead_en", 60)
+
+
+@realdata.needs_data
+@pytest.mark.slow
+@pytest.mark.xfail(reason="one of 60 images is missed within 5 x 200 steps")
+def test_every_image_is_found_with_foolbox_parameters():
+  assert np.isfinite(beside_foolbox()[0]).all()
+
+
 @realdata.needs_data
 @pytest.mark.slow
 def test_closer_than_foolbox_with_its_parameters():
   # With so few steps foolbox fools less than half of the images, and others only by its all-black answer.
-  ours, theirs = md.compare(EAD(binary_search_steps=5, steps=200), "foolbox-torch/ead_en", 60)
+  ours, theirs = beside_foolbox()
   found = np.isfinite(theirs)
-  assert np.isfinite(ours).mean() > 0.95 and found.mean() < 0.6
+  assert found.mean() < 0.6
   assert np.median(ours[found]) <= np.median(theirs[found]) and np.mean(ours[found] <= 1.01 * theirs[found]) > 0.95

@@ -28,14 +28,6 @@ PGD = make_attack("pgd", num_steps=6)
 EPS = 0.015
 
 
-@pytest.fixture(scope="module")
-def work():
-  classifier = testing.fixture()
-  images, labels = testing.examples(classifier, 50)
-  labels[::9] = (labels[::9] + 1) % testing.CLASSES  # Some are wrong from the start.
-  return classifier, images, labels
-
-
 def outcomes(verdicts):
   return sorted((v.position, v.correct, v.success, v.distance, v.stage, v.queries, v.image.tobytes()) for v in verdicts)
 
@@ -85,36 +77,12 @@ def test_judging_points_before_their_gradient_changes_nothing_but_the_work(work,
     assert getattr(always.stats, need) == getattr(never.stats, need)
 
 
-def test_long_minimal_attacks_take_four_steps_per_dispatch_unless_told_otherwise(work):
-  ddn, one = make_attack("ddn"), EngineOptions.for_platform(64, steps_per_dispatch=1)
-  assert (EngineOptions.for_platform(64).steps_of(ddn), one.steps_of(ddn)) == (4, 1)
-  assert EngineOptions.for_platform(64).steps_of(make_attack("deepfool")) == 1
-  several, single = attack_images(ddn, *work, batch_size=64), attack_images(ddn, *work, options=one)
-  assert several.stats.slot_steps == single.stats.slot_steps
-  np.testing.assert_allclose(several.distance, single.distance, rtol=1e-5)
-
-
 def test_decided_examples_cost_nothing_more(work):
   result = attack_images(PGD, *work, eps=0.5)
   broken = result.success & result.correct
   assert (result.queries[broken] < PGD.num_steps).any()
   assert (result.queries[~result.correct] == 0).all()
   assert result.stats.useful_steps == result.queries.sum()
-
-
-def test_a_long_tail_runs_on_slots_that_fit_it(work):
-  classifier, images, labels = work
-  labels = np.asarray(classifier(images)).argmax(1)
-  kept = slice(0, 37)
-  tail = {
-    steps: attack_images(
-      make_attack("pgd", num_steps=steps), classifier, images[kept], labels[kept], eps=1e-6, batch_size=64
-    ).stats
-    for steps in (20, 100)
-  }
-  assert tail[20].slot_steps == 64 * 20, "a short one is not worth another compilation"
-  assert tail[100].slot_steps == 40 * 100
-  assert tail[100].useful_steps == 37 * 100
 
 
 def test_one_compilation_for_all_budgets_and_sizes(work):
