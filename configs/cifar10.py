@@ -2,8 +2,8 @@
 
 jaxrobust train --config configs/cifar10.py:pgd-at --data=npz:cifar10_train.npz --out=runs/cifar10-pgd-at
 
-`standard`, `fast-at` and `pgd-at` start from scratch, `pgd-at-tuned`, `awp`, `trades` and `half-at` from --init=FOLDER
-of an earlier one.
+`standard`, `fast-at` and `pgd-at` start from scratch, `fast-at-tuned`, `pgd-at-tuned`, `awp`, `trades` and `half-at`
+from --init=FOLDER of an earlier one.
 """
 
 from ml_collections import ConfigDict
@@ -30,6 +30,11 @@ def get_config(arg: str = "standard") -> ConfigDict:
     config.schedule, config.epochs = "cyclic", 15.0
     config.options[name] = ConfigDict({"eps": EPS, "step_size": 1.25})
     config.attack_warmup_epochs = 1.0
+  elif name == "fast-at-tuned":
+    config.techniques = ("pad-crop-flip", "fast-at", "ema")
+    config.options["fast-at"] = ConfigDict({"eps": EPS, "step_size": 1.25})
+    config.options["ema"] = ConfigDict({"decay": 0.995})
+    config.schedule, config.learning_rate, config.epochs = "cyclic", 0.06, 4.0
   elif name in ("pgd-at", "pgd-at-tuned", "awp", "half-at"):
     objective = "half-at" if name == "half-at" else "pgd-at"
     config.techniques = ("pad-crop-flip", objective, *(["awp"] if name == "awp" else []), "ema")
@@ -44,7 +49,7 @@ def get_config(arg: str = "standard") -> ConfigDict:
     config.options["ema"] = ConfigDict({"decay": 0.995})
     config.schedule, config.learning_rate, config.epochs = "cosine", 0.02, 4.0
   else:
-    raise ValueError("known: standard, fast-at, pgd-at, pgd-at-tuned, awp, half-at, trades")
+    raise ValueError("known: standard, fast-at, fast-at-tuned, pgd-at, pgd-at-tuned, awp, half-at, trades")
   if mode == "runlocal":
     config.arch, config.data, config.epochs, config.holdout = "cnn-tiny", "digits32-train", 0.2, 64
   return config

@@ -50,7 +50,7 @@ def autoattack(norm: str = "linf", num_steps: int = 100, queries: int = 5000) ->
   stages = (
     *_restarts(apgd_ce(norm, num_steps), 5 if norm == "l1" else 1),
     *_ranks(apgd_t(norm, num_steps), 5 if norm == "l1" else TARGETS),
-    *_ranks(FABT(norm, num_steps), TARGETS),
+    *_ranks(FABT(norm, num_steps, steer=True), TARGETS),
     Stage(Square(norm, queries)),
   )
   return Cascade(stages, "autoattack", adaptive=True)
@@ -67,7 +67,7 @@ def autoattack_plus(norm: str = "linf", num_steps: int = 100, queries: int = 500
     *fab,
     Stage(Square(norm, queries)),
     *_ranks(apgd_t(norm, num_steps), 5 if norm == "l1" else TARGETS),
-    *_ranks(FABT(norm, num_steps), TARGETS),
+    *_ranks(FABT(norm, num_steps, steer=True), TARGETS),
   )
   return Cascade(stages, "autoattack-plus", adaptive=True)
 
