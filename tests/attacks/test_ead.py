@@ -1,7 +1,5 @@
 """EAD: shrinkage by hand, sparsity and distance on a linear classifier, and foolbox."""
 
-import functools
-
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -47,23 +45,12 @@ def test_refuses_what_it_cannot_do():
     EAD(binary_search_steps=0)
 
 
-@functools.cache
-def beside_foolbox():
-  return md.compare(EAD(binary_search_steps=5, steps=200), "foolbox-torch/ead_en", 60)
-
-
-@realdata.needs_data
-@pytest.mark.slow
-@pytest.mark.xfail(reason="one of 60 images is missed within 5 x 200 steps")
-def test_every_image_is_found_with_foolbox_parameters():
-  assert np.isfinite(beside_foolbox()[0]).all()
-
-
 @realdata.needs_data
 @pytest.mark.slow
 def test_closer_than_foolbox_with_its_parameters():
   # With so few steps foolbox fools less than half of the images, and others only by its all-black answer.
-  ours, theirs = beside_foolbox()
+  ours, theirs = md.compare(EAD(binary_search_steps=5, steps=200), "foolbox-torch/ead_en", 60)
   found = np.isfinite(theirs)
-  assert found.mean() < 0.6
+  # Ours misses one, which a sixth round finds.
+  assert found.mean() < 0.6 and np.isinf(ours).sum() <= 1
   assert np.median(ours[found]) <= np.median(theirs[found]) and np.mean(ours[found] <= 1.01 * theirs[found]) > 0.95
