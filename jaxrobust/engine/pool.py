@@ -8,54 +8,26 @@ only, never on time.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
 
-from jaxrobust.attacks.schedule import Case, Item, Stage
+from jaxrobust.attacks.schedule import Stage
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.keys import item_key_data
 from jaxrobust.core.mesh import place_rows, row_sharding
 from jaxrobust.engine.options import tail_size
+from jaxrobust.engine.peeking import SuccessRate
 from jaxrobust.engine.slots import Program, Slots, advance, compact, empty_slots, peek, swap
+from jaxrobust.engine.tickets import Finished, Ticket, finished
 from jaxrobust.engine.wire import ENTRY, pack_entries, unpack_books
-
-# Judging a point before its gradient is computed costs a forward pass (f), and saves the gradient step (g, about
-# 3 f) and the verification of those points that succeed: worth it where more than f / (f + g) of them do.
-PEEK_ABOVE = 0.3
-# Looks after which the observed rate is forgotten by half.
-PEEK_MEMORY = 256
 
 # Below this many slots a smaller program saves less than it costs to compile.
 SMALLEST_SHRUNK = 8
 
 # Rows exchanged at once: a quarter of a device's slots, and not fewer than this.
 SMALLEST_SWAP = 8
-
-
-@dataclass
-class Ticket:
-  """A work item and the example it belongs to."""
-
-  item: Item
-  case: Case
-
-
-class Finished(NamedTuple):
-  """An item that left its slot; `distance`, `margin` and `logits` are those of a success already `verified`."""
-
-  ticket: Ticket
-  image: np.ndarray
-  found: bool
-  steps: int
-  nan: int
-  flat: int
-  verified: bool = False
-  distance: float = float("inf")
-  margin: float = -float("inf")
-  logits: np.ndarray | None = None
 
 
 class Pool:
@@ -88,9 +60,7 @@ class Pool:
     self._dispatch = 0
     # A randomised classifier is judged with keys of its own, which a peek does not have.
     self.peeks = program.peeks and not lookahead and not randomised
-    # Points looked at after a move, and how many of them were successes.
-    self._looks = 0.0
-    self._hits = 0.0
+    self._rate = SuccessRate()
 
   @property
   def seated(self) -> int:
@@ -112,7 +82,7 @@ class Pool:
   @property
   def peeking(self) -> bool:
     """Whether points are judged before they are stepped from, by what has succeeded lately."""
-    return self.peeks and self._hits > PEEK_ABOVE * self._looks
+    return self.peeks and self._rate.worth_a_look
 
   @property
   def full(self) -> bool:
@@ -122,15 +92,15 @@ class Pool:
   def advance(self, classifier: Classifier, targeted: bool, draining: bool) -> list[Finished]:
     """Fills free seats, makes one dispatch and returns what has finished; `draining` allows fewer slots."""
     self._fit(draining)
-    finished = self._exchange([row for row, seat in enumerate(self.seats) if seat is None])
+    left = self._exchange([row for row, seat in enumerate(self.seats) if seat is None])
     assert self.slots is not None
     peeking = self.peeking
     if peeking:
       looks = self.seated
       self.slots, idle = peek(self.program, classifier, self.slots, targeted)
       hits = self._exchange(self._idle_rows(self._dispatch, idle))
-      self._remember(looks, len(hits))
-      finished += hits
+      self._rate.add(looks, len(hits))
+      left += hits
     moved = sum(seat is not None and self._loaded[row] < self._dispatch for row, seat in enumerate(self.seats))
     self.slots, idle = advance(self.program, classifier, self.slots, targeted)
     self._flags.append((self._dispatch, idle))
@@ -139,17 +109,9 @@ class Pool:
     while self._flags and (len(self._flags) > self.lookahead or not self.load):
       ended = self._exchange(self._idle_rows(*self._flags.popleft()))
       if not peeking:
-        self._remember(moved, sum(item.found and item.steps > 1 for item in ended))
-      finished += ended
-    return finished
-
-  def _remember(self, looks: int, hits: int) -> None:
-    """Keeps the rate at which moved points succeed, the recent past counting most."""
-    self._looks += looks
-    self._hits += hits
-    if self._looks > PEEK_MEMORY:
-      self._looks /= 2
-      self._hits /= 2
+        self._rate.add(moved, sum(item.found and item.steps > 1 for item in ended))
+      left += ended
+    return left
 
   def _idle_rows(self, dispatch: int, idle: Any) -> list[int]:
     """Seats whose item had finished by `dispatch`; a seat filled after it says nothing yet."""
@@ -199,7 +161,7 @@ class Pool:
 
   def _exchange(self, rows: list[int]) -> list[Finished]:
     """Takes the items in `rows` out and seats waiting ones there, a fixed number of rows per dispatch."""
-    finished: list[Finished] = []
+    left: list[Finished] = []
     devices = self.devices
     local = self.size // devices
     width = max(local // 4, min(local, SMALLEST_SWAP))
@@ -207,8 +169,8 @@ class Pool:
     while any(by_device) and (self.queue or any(self.seats[row] is not None for row in rows)):
       now = [pending[:width] for pending in by_device]
       by_device = [pending[width:] for pending in by_device]
-      finished += self._swap(now, local, width)
-    return finished
+      left += self._swap(now, local, width)
+    return left
 
   def _swap(self, rows: list[list[int]], local: int, width: int) -> list[Finished]:
     devices = self.devices
@@ -245,21 +207,7 @@ class Pool:
   def _finished(self, outgoing: list[tuple[int, Ticket]], packed: Any, best: Any) -> list[Finished]:
     books, images = unpack_books(np.asarray(packed)), np.asarray(best)
     self.useful_steps += sum(int(books.step[row]) - int(books.verified[row]) for row, _ in outgoing)
-    return [
-      Finished(
-        ticket,
-        images[row],
-        bool(books.found[row]),
-        int(books.step[row]),
-        int(books.nan[row]),
-        int(books.flat[row]),
-        bool(books.verified[row]),
-        float(books.distance[row]),
-        float(books.margin[row]),
-        np.array(books.logits[row]),
-      )
-      for row, ticket in outgoing
-    ]
+    return [finished(ticket, images[row], books, row) for row, ticket in outgoing]
 
   def export_clock(self) -> dict[str, Any]:
     """The dispatch counters, for a snapshot: flags not read yet included."""
@@ -269,7 +217,7 @@ class Pool:
       "flags": [[dispatch, np.asarray(idle).astype(int).tolist()] for dispatch, idle in self._flags],
       "useful_steps": self.useful_steps,
       "slot_steps": self.slot_steps,
-      "rate": [self._looks, self._hits],
+      "rate": [self._rate.looks, self._rate.hits],
     }
 
   def import_clock(self, saved: dict[str, Any]) -> None:
@@ -277,7 +225,7 @@ class Pool:
     self._dispatch, self._loaded = saved["dispatch"], list(saved["loaded"])
     self._flags = deque((dispatch, np.asarray(idle, bool)) for dispatch, idle in saved["flags"])
     self.useful_steps, self.slot_steps = saved["useful_steps"], saved["slot_steps"]
-    self._looks, self._hits = saved["rate"]
+    self._rate = SuccessRate(*saved["rate"])
 
   def export_slots(self) -> list[np.ndarray]:
     """The slots as plain arrays, for a snapshot."""

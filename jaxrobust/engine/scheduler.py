@@ -23,8 +23,9 @@ from jaxrobust.core.types import Attack
 from jaxrobust.engine.judge import Case as JudgeCase
 from jaxrobust.engine.judge import Judgement, check_inside, judge, judge_logits
 from jaxrobust.engine.options import EngineOptions, smallest_fitting
-from jaxrobust.engine.pool import Finished, Pool, Ticket
+from jaxrobust.engine.pool import Pool
 from jaxrobust.engine.slots import Program
+from jaxrobust.engine.tickets import Finished, Ticket
 from jaxrobust.engine.verdict import CleanLogits, EngineStats, Examples, Source, Verdict
 
 # Logits that are all positive and sum to one are probabilities: a softmax left in the model starves every gradient.

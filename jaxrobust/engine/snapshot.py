@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from jaxrobust.attacks.schedule import Case, Item
-from jaxrobust.engine.pool import Finished, Pool, Ticket
+from jaxrobust.engine.pool import Pool
 from jaxrobust.engine.scheduler import Engine
+from jaxrobust.engine.tickets import Finished, Ticket
 from jaxrobust.engine.verdict import EngineStats
 
 Arrays = dict[str, np.ndarray]

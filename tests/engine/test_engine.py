@@ -18,7 +18,7 @@ from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.compilation import count_compilations
 from jaxrobust.core.errors import InputError, VerificationError
 from jaxrobust.core.types import Probe
-from jaxrobust.engine import pool
+from jaxrobust.engine import peeking
 from jaxrobust.engine.api import ArraySource, attack_images
 from jaxrobust.engine.options import EngineOptions
 from jaxrobust.engine.scheduler import Engine
@@ -65,7 +65,7 @@ def test_judging_points_before_their_gradient_changes_nothing_but_the_work(work,
   attack = Cascade((Stage(stage), Stage(stage, restart=1)))
   results = {}
   for above in (-1.0, 2.0):  # Always and never.
-    monkeypatch.setattr(pool, "PEEK_ABOVE", above)
+    monkeypatch.setattr(peeking, "WORTH_ABOVE", above)
     results[above] = attack_images(attack, *work, eps=eps, batch_size=16)
   always, never = results.values()
   np.testing.assert_array_equal(always.success, never.success)
