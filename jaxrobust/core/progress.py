@@ -18,7 +18,11 @@ Meter = Callable[[int], None]
 """Told how many examples are done."""
 
 
-def silent(done: int) -> None:
+Tell = Callable[[float], None]
+"""Told which share of the work is done."""
+
+
+def silent(done: float) -> None:
   """Shows nothing."""
   del done
 

@@ -18,11 +18,11 @@ import numpy as np
 from jaxrobust.attacks.schedule import CleanPass, Schedule
 from jaxrobust.core.errors import InputError, JaxrobustError
 from jaxrobust.core.progress import show_all
-from jaxrobust.core.types import Cost
 from jaxrobust.data.registry import DATASETS, load_data
 from jaxrobust.data.source import DataSource
 from jaxrobust.engine.options import EngineOptions
 from jaxrobust.engine.scheduler import Engine
+from jaxrobust.engine.workload import passes_to_the_end
 from jaxrobust.evaluation.conditions import under
 from jaxrobust.evaluation.job import Job, RunOptions, ShareSource, make_job
 from jaxrobust.evaluation.plan import Part, Plan, title_of
@@ -31,9 +31,6 @@ from jaxrobust.evaluation.sequences import SequenceSource
 from jaxrobust.evaluation.shared import Shared
 from jaxrobust.evaluation.suites import Entry
 from jaxrobust.results import Result
-
-# Of one gradient, in forward passes.
-BACKWARD = 2
 
 
 @dataclass(frozen=True)
@@ -158,13 +155,12 @@ def run_campaign(campaign: Campaign, quiet: bool = False) -> list[Result]:
   with show_all(who, quiet=quiet) as show:
     for number, task in enumerate(left, 1):
       title = f"cell {number}/{len(left)} {task.part.data} {task.part.condition} {task.entry.title}"
-      count = max(task.job.cell.n // task.job.options.processes, 1)
 
-      def meter(examples: int, task: Task = task, count: int = count, title: str = title, before: int = done) -> None:
-        show((before + task.cost * min(examples / count, 1)) / total, title)
+      def tell(share: float, task: Task = task, title: str = title, before: int = done) -> None:
+        show((before + task.cost * share) / total, title)
 
-      meter(0)
-      results[task.job.cell.path(task.job.root)] = run_job(task.job, meter)
+      tell(0.0)
+      results[task.job.cell.path(task.job.root)] = run_job(task.job, tell)
       done += task.cost
   found = []
   for task in campaign.tasks:
@@ -178,11 +174,7 @@ def cost_of(job: Job) -> int:
   schedule: Schedule = job.entry.schedule
   if isinstance(job.data, SequenceSource):
     return job.cell.n * job.data.sequence.frames
-  steps = 0
-  for stage in schedule.stages:
-    cost = getattr(stage.attack, "cost", Cost())
-    steps += stage.attack.num_steps * (cost.forward + BACKWARD * cost.backward)
-  return job.cell.n * (1 + steps * getattr(schedule, "max_items", 1))
+  return job.cell.n * (1 + passes_to_the_end(schedule)[0])
 
 
 def measure_forward(job: Job) -> float:

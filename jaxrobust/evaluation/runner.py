@@ -7,8 +7,6 @@ for one another, and whoever finishes last merges the shards.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,9 +15,10 @@ import numpy as np
 
 from jaxrobust.attacks.registry import attack_name
 from jaxrobust.core.classifier import check_logits
-from jaxrobust.core.progress import Meter, show
+from jaxrobust.core.progress import Tell, silent
 from jaxrobust.engine.scheduler import Engine
 from jaxrobust.engine.snapshot import restore_snapshot, take_snapshot
+from jaxrobust.engine.workload import share_done
 from jaxrobust.evaluation.gallery import Gallery
 from jaxrobust.evaluation.job import Job, RunOptions, ShareSource, make_job
 from jaxrobust.evaluation.provenance import provenance
@@ -43,6 +42,8 @@ from jaxrobust.results.shards import SUMMARY_ONLY
 
 __all__ = ["Job", "RunOptions", "find_stored", "make_job", "make_result", "run_job"]
 
+TELL_SECONDS = 1.0
+
 
 def find_stored(job: Job) -> Result | None:
   """The result of a cell that is on disk; one without the matrices that are wanted is as good as none."""
@@ -50,32 +51,32 @@ def find_stored(job: Job) -> Result | None:
   return None if stored is not None and job.entry.matrices and "confidence" not in stored.summary else stored
 
 
-def run_job(job: Job, meter: Meter | None = None) -> Result:
+def run_job(job: Job, tell: Tell = silent) -> Result:
   """The result of a cell: from disk if it is there, computed, resumed or merged if not.
 
   Args:
-    meter: told how many examples are done; a progress line of its own by default.
+    tell: told every so often which share of the work is done.
   """
   stored = find_stored(job)
   if stored is not None:
     return stored
   if job.options.processes > 1:
-    return _run_share(job, meter)
+    return _run_share(job, tell)
   path = job.cell.path(job.root)
-  result, timing = _compute(job, path, meter)
+  result, timing = _compute(job, path, tell)
   save_result(job.root, result)
   save_timing(path, timing)
   remove_partial(path)
   return result
 
 
-def _run_share(job: Job, meter: Meter | None) -> Result:
+def _run_share(job: Job, tell: Tell) -> Result:
   """This process's shard, and the merged cell if it is the last one."""
   share, shares = job.options.process, job.options.processes
   path = shard_path(job.cell.path(job.root), share, shares)
   shard = find_shard(job.root, job.cell, job.config, share, shares)
   if shard is None:
-    shard, timing = _compute(job, path, meter)
+    shard, timing = _compute(job, path, tell)
     save_shard(job.root, shard, share, shares)
     save_timing(path, timing)
     remove_partial(path)
@@ -83,7 +84,7 @@ def _run_share(job: Job, meter: Meter | None) -> Result:
   return shard if merged is None else load_result(merged)
 
 
-def _compute(job: Job, path: Path, meter: Meter | None) -> tuple[Result, dict[str, Any]]:
+def _compute(job: Job, path: Path, tell: Tell) -> tuple[Result, dict[str, Any]]:
   options, schedule = job.options, job.entry.schedule
   positions = np.arange(options.process, job.cell.n, options.processes)
   data = job.shared.keep(job.data)
@@ -95,8 +96,7 @@ def _compute(job: Job, path: Path, meter: Meter | None) -> tuple[Result, dict[st
   gallery = Gallery(options.save_images, book.eps)
   start = time.monotonic()
   if framed:
-    with _metered(job, meter, len(positions), book) as told:
-      _look_at_frames(job, book, positions, told)
+    _look_at_frames(job, book, positions, tell)
     seconds = time.monotonic() - start
     return make_result(job, book, positions), {"seconds": seconds, "images_per_second": len(positions) / seconds}
   with jax.default_matmul_precision(options.precision):
@@ -113,8 +113,7 @@ def _compute(job: Job, path: Path, meter: Meter | None) -> tuple[Result, dict[st
       clean=job.shared.clean(job.data, str(options)),
     )
     spent = _resume(engine, book, gallery, path, job.config)
-    with _metered(job, meter, len(positions), book) as told:
-      _drive(engine, book, gallery, path, job, told, start - spent)
+    _drive(engine, book, gallery, path, job, tell, start - spent)
   seconds = time.monotonic() - start + spent
   if len(gallery.positions):
     rows = gallery.positions
@@ -122,7 +121,7 @@ def _compute(job: Job, path: Path, meter: Meter | None) -> tuple[Result, dict[st
   return make_result(job, book, positions), _timing(engine, seconds, len(positions))
 
 
-def _look_at_frames(job: Job, book: VerdictBook, positions: np.ndarray, meter: Meter) -> None:
+def _look_at_frames(job: Job, book: VerdictBook, positions: np.ndarray, tell: Tell) -> None:
   """The verdicts on perturbation sequences, which no attack is made on."""
   data = cast(SequenceSource, job.data)
   labels = data.take(positions)[1]
@@ -138,7 +137,7 @@ def _look_at_frames(job: Job, book: VerdictBook, positions: np.ndarray, meter: M
     arrays["correct"][rows], arrays["robust"][rows] = right[:, 0], right.all(1)
     arrays["nan"][rows] = (predictions < 0).any(1)
     arrays["flips"][rows] = flips_per_sequence(data.sequence.name, predictions)
-    meter(int(rows[-1]) + 1)
+    tell((int(rows[-1]) + 1) / len(positions))
 
 
 def make_result(job: Job, book: VerdictBook, positions: np.ndarray) -> Result:
@@ -160,16 +159,6 @@ def make_result(job: Job, book: VerdictBook, positions: np.ndarray) -> Result:
   )
 
 
-@contextmanager
-def _metered(job: Job, meter: Meter | None, count: int, book: VerdictBook) -> Iterator[Meter]:
-  if meter is not None:
-    yield meter
-    return
-  done = int(book.arrays["done"].sum())
-  with show(f"{job.cell.model} {job.entry.title}", count, done, quiet=job.options.quiet) as own:
-    yield own
-
-
 def _model_findings(job: Job) -> list[dict[str, Any]]:
   """What is known before any attack: a randomised classifier, losses that had to be replaced."""
   findings = []
@@ -182,19 +171,20 @@ def _model_findings(job: Job) -> list[dict[str, Any]]:
   return findings
 
 
-def _drive(
-  engine: Engine, book: VerdictBook, gallery: Gallery, path: Path, job: Job, meter: Meter, start: float
-) -> None:
+def _drive(engine: Engine, book: VerdictBook, gallery: Gallery, path: Path, job: Job, tell: Tell, start: float) -> None:
   """Turns the engine until nothing is left, saving its state every so often."""
-  done, saved = int(book.arrays["done"].sum()), time.monotonic()
+  told = saved = time.monotonic()
   going = True
   while going:
     going = engine.turn()
     verdicts = engine.collect()
     gallery.record(verdicts)
-    done += book.record(verdicts)
-    meter(done)
-    if going and time.monotonic() - saved >= job.options.save_seconds:
+    book.record(verdicts)
+    now = time.monotonic()
+    if now - told >= TELL_SECONDS:
+      tell(share_done(engine))
+      told = now
+    if going and now - saved >= job.options.save_seconds:
       arrays, meta = take_snapshot(engine)
       arrays |= {f"book.{name}": array for name, array in book.arrays.items()} | gallery.arrays()
       save_partial(path, job.config, arrays, {**meta, "seconds": time.monotonic() - start})

@@ -53,11 +53,11 @@ class VerdictBook:
     if classes:
       self.arrays["probabilities"] = np.zeros((count, classes), np.float32)
 
-  def record(self, verdicts: Iterable[Verdict]) -> int:
-    """Writes the verdicts down and says how many there were."""
+  def record(self, verdicts: Iterable[Verdict]) -> None:
+    """Writes the verdicts down."""
     batch = list(verdicts)
     if not batch:
-      return 0
+      return
     rows = [verdict.position for verdict in batch]
     self.arrays["done"][rows] = True
     self.arrays["robust"][rows] = [verdict.robust(self.eps) for verdict in batch]
@@ -68,7 +68,6 @@ class VerdictBook:
     known = {verdict.position: verdict.logits for verdict in batch if verdict.logits is not None}
     if known:
       self._record_logits(np.array(list(known)), np.stack(list(known.values())))
-    return len(batch)
 
   def _record_logits(self, rows: np.ndarray, logits: np.ndarray) -> None:
     finite = np.isfinite(logits).all(axis=1)
