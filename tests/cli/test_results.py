@@ -1,6 +1,5 @@
 """`jaxrobust results` and `jaxrobust report` on the command line."""
 
-import contextlib
 import csv
 import io
 import json
@@ -8,15 +7,8 @@ import sys
 
 import pytest
 
-from jaxrobust.cli.main import main
+from tests.cli.calling import call
 from tests.report.synthetic import write_model
-
-
-def call(*words):
-  out, err = io.StringIO(), io.StringIO()
-  with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-    code = main([str(word) for word in words])
-  return code, out.getvalue(), err.getvalue()
 
 
 @pytest.fixture(scope="module")

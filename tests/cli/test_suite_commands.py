@@ -14,7 +14,7 @@ from jaxrobust.models.zoo import save_classifier
 from jaxrobust.results import load_result, load_results
 from jaxrobust.results.cell import Result
 from jaxrobust.results.store import save_result
-from tests.cli.test_cli import call, refused
+from tests.cli.calling import call, refused
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from jaxrobust.training.pretraining import wrapped
 CONFIGS = Path(__file__).parents[2] / "configs"
 PRETRAINED = ("moco-v2", "moco-v3", "mae", "simmim", "acl", "imagenet21k")
 STUDIES = {"robustart-techniques": 57, "ares-bench-table7": 15, "oodrb": 300, "oodrb-l2": 220, "digits-techniques": 174}
-CIFAR = ("standard", "fast-at", "pgd-at", "pgd-at-tuned", "awp", "half-at", "trades")
+CIFAR = ("standard", "fast-at", "fast-at-tuned", "pgd-at", "pgd-at-tuned", "awp", "half-at", "trades")
 
 
 def config(file: str, arg: str):
