@@ -3,10 +3,8 @@
 import gzip
 import hashlib
 import io
-import json
 import pickle
 import struct
-import tarfile
 import tracemalloc
 
 import numpy as np
@@ -18,29 +16,9 @@ from jaxrobust.core.errors import CorruptFileError, InputError
 from jaxrobust.data import DATASETS, load_data
 from jaxrobust.data.catalogue import CATALOGUE
 from jaxrobust.data.encoded import EncodedSource
-from jaxrobust.data.imagenet import class_index, wnids
 from jaxrobust.data.preprocessing import PREPROCESSINGS
 from jaxrobust.data.tfds import TfdsSource
-
-RNG = np.random.RandomState(0)
-A, B = "n01440764", "n02123045"  # tench, tabby
-
-
-@pytest.fixture
-def root(tmp_path, monkeypatch):
-  monkeypatch.setenv("JAXROBUST_DATASETS", str(tmp_path))
-  return tmp_path
-
-
-def picture(path, size=(300, 260), colour=(200, 30, 40), mode="RGB"):
-  path.parent.mkdir(parents=True, exist_ok=True)
-  image = Image.new("RGB", size, colour).convert(mode)
-  image.save(path, "JPEG" if path.suffix.lower().startswith(".jp") else "PNG")
-  return path
-
-
-def all_of(source):
-  return source.take(np.arange(len(source)))
+from tests.data.miniatures import RNG, A, B, all_of, picture
 
 
 def test_every_row_is_complete():
@@ -146,90 +124,6 @@ def test_fashion_mnist_and_tiny_imagenet(root):
   (tiny / "val" / "val_annotations.txt").write_text(f"val_0.JPEG\t{B}\t0\t0\t1\t1\n")
   (tiny / "wnids.txt").write_text(f"{B}\n{A}\n")
   assert load_data("tiny-imagenet").labels.tolist() == [1]
-
-
-def test_wordnet_ids():
-  assert wnids() == tuple(sorted(wnids())) and len(set(wnids())) == 1000
-  # Well-known classes: tench, tabby, toilet tissue.
-  assert (class_index(A), class_index(B), class_index("n15075141")) == (0, 281, 999)
-  with pytest.raises(InputError, match="no class of ILSVRC"):
-    class_index("n00000000")
-
-
-@pytest.mark.parametrize("name", ["imagenet-a", "imagenet-r", "imagenet-o", "imagenet-sketch", "stylized-imagenet"])
-def test_folders_by_wordnet_id(root, name):
-  picture(root / name / B / "x.jpg")
-  picture(root / name / A / "y.JPEG")
-  source = load_data(name)
-  images, labels = all_of(source)
-  assert labels.tolist() == [0, 281] and source.classes.tolist() == [0, 281] and source.num_classes == 1000
-  assert images.shape == (2, 224, 224, 3)
-
-
-def test_the_training_part_of_imagenet(root):
-  picture(root / "imagenet" / "train" / B / "x.JPEG")
-  source = load_data("imagenet-train")
-  images, labels = all_of(source)
-  assert labels.tolist() == [281] and images.shape == (1, 224, 224, 3) and source.num_classes == 1000
-
-
-def test_imagenet_v2_counts_its_folders_as_numbers(root):
-  for number in ("0", "1", "10", "999"):
-    picture(root / "imagenetv2-matched-frequency-format-val" / number / "a.jpeg")
-  assert load_data("imagenet-v2").labels.tolist() == [0, 1, 10, 999]
-
-
-def test_imagenet_v_by_object_names(root):
-  picture(root / "ImageNet-V" / "hotdog" / "1.png")
-  assert load_data("imagenet-v").labels.tolist() == [class_index("n07697537")]
-
-
-def test_validation_folder_tar_and_real_labels(root):
-  folder = root / "imagenet"
-  one = picture(folder / "val" / A / "ILSVRC2012_val_00000001.JPEG")
-  two = picture(folder / "val" / B / "ILSVRC2012_val_00000002.JPEG", colour=(0, 200, 0))
-  source = load_data("imagenet")
-  assert source.labels.tolist() == [0, 281]
-  (folder / "real.json").write_text(json.dumps([[], [5, 281]]))
-  real = load_data("imagenet-real")
-  assert real.labels.tolist() == [5] and real.label_sets == [(5, 281)] and real.files == source.files[1:]
-  with tarfile.open(folder / "ILSVRC2012_img_val.tar", "w") as archive:
-    archive.add(two, "ILSVRC2012_val_00000002.JPEG")
-    archive.add(one, "ILSVRC2012_val_00000001.JPEG")
-  with pytest.raises(InputError, match="has no labels"):
-    load_data("imagenet")
-  (folder / "imagenet_2012_validation_synset_labels.txt").write_text(f"{A}\n{B}\n")
-  packed = load_data("imagenet")
-  np.testing.assert_array_equal(all_of(packed)[0], all_of(source)[0])
-  assert packed.labels.tolist() == [0, 281]
-
-
-def test_corrupted_files_are_never_resampled(root):
-  path = root / "imagenet-c" / "fog" / "3" / A / "x.JPEG"
-  picture(path, (224, 224))
-  noise = RNG.randint(0, 256, (224, 224, 3)).astype(np.uint8)
-  Image.fromarray(noise).save(path, "JPEG", quality=85)
-  images, _ = all_of(load_data("imagenet-c:fog-3"))
-  np.testing.assert_allclose(images[0] * 255, np.asarray(Image.open(path)), atol=1e-4)
-
-
-def test_objectnet_loses_its_border_and_maps_to_imagenet(root):
-  folder = root / "objectnet-1.0"
-  image = Image.new("RGB", (304, 264), (255, 0, 0))
-  image.paste((0, 0, 255), (2, 2, 302, 262))
-  for name in ("alarm_clock", "air_freshener"):
-    (folder / "images" / name).mkdir(parents=True)
-    image.save(folder / "images" / name / "a.png")
-  maps = folder / "mappings"
-  maps.mkdir()
-  labels = {"alarm_clock": "Alarm clock", "air_freshener": "Air freshener"}
-  (maps / "folder_to_objectnet_label.json").write_text(json.dumps(labels))
-  (maps / "objectnet_to_imagenet_1k.json").write_text(json.dumps({"Alarm clock": "analog clock; digital clock"}))
-  (maps / "imagenet_to_label_2012_v2").write_text("tench\nanalog clock\ndigital clock\n")
-  (maps / "pytorch_to_imagenet_2012_id.json").write_text(json.dumps({"0": 0, "409": 1, "530": 2}))
-  source = load_data("objectnet")
-  assert source.labels.tolist() == [409] and source.label_sets == [(409, 530)]
-  assert all_of(source)[0][..., 0].max() == 0, "no red is left"
 
 
 def test_bad_pictures_are_named_and_left_out_on_request(root, capsys):

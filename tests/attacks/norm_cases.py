@@ -1,0 +1,36 @@
+"""Points, centres and budgets for the tests of balls, moves and starts; one program per norm serves them all."""
+
+import functools
+
+import jax
+import numpy as np
+
+from jaxrobust.attacks import norms
+
+NORMS = ("l1", "l2", "linf")
+SHAPE = (4, 4, 3)
+ORDER = {"l1": 1, "l2": 2, "linf": np.inf}
+EPS = np.array([0.0, 1e-3, 0.01, 0.1, 0.5, 2.0, 10.0, 1e3, 1e6], np.float32)
+
+# One program per norm serves every case: a case is a row.
+project = {norm: jax.jit(jax.vmap(functools.partial(norms.project, norm))) for norm in NORMS}
+steepest = {norm: jax.jit(jax.vmap(functools.partial(norms.steepest, norm))) for norm in NORMS}
+distance = {norm: jax.jit(jax.vmap(functools.partial(norms.distance, norm))) for norm in NORMS}
+
+
+@functools.cache
+def cases(count=180):
+  """Images (also outside the box), centres (also on its edge, also all there) and budgets from tiny to huge."""
+  rng = np.random.default_rng(0)
+  centre = rng.uniform(0, 1, (count, *SHAPE))
+  centre[::3] = np.clip(rng.uniform(-1, 2, (len(centre[::3]), *SHAPE)), 0, 1)
+  centre[::7] = np.round(centre[::7])
+  spread = 10.0 ** rng.uniform(-3, 0.5, (count, 1, 1, 1))
+  image = centre + spread * rng.normal(size=centre.shape)
+  image[::5] = np.clip(image[::5], 0, 1)
+  image[1::11] = centre[1::11]
+  ties = image[2::13]
+  image[2::13] = centre[2::13] + 0.3 * np.sign(ties - centre[2::13])
+  eps = EPS[np.arange(count) % len(EPS)].copy()
+  eps[1::11] = 0.5  # The centre itself at eps 0 has a test of its own.
+  return image.astype(np.float32), centre.astype(np.float32), eps
