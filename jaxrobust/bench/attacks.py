@@ -67,14 +67,17 @@ CONTESTS = (
   Contest("cnn_a_adv4", None, "ddn", {}, 512, "foolbox-ddn", 512, 100),
   Contest("cnn_a_adv4", None, "cw", {"binary_search_steps": 5, "steps": 200}, 128, "foolbox-cw", 128, 200, 5, 32),
 )
-_SEARCH = "cnn_a_adv4 minimum-budget"
+# The minimum-budget search: the network and how many images.
+SEARCHES = {"resnet20": 128, "cnn_a_adv4": 1024}
+_SEARCH = "{} minimum-budget"
 
 
 def run(
   peer_python: str = "", autoattack_path: str = "", mm_path: str = "", only: str = "", repeats: int = 2
 ) -> Iterator[Row]:
-  """All contests, or those whose network and attack contain `only`, each as it ends; then the minimum-budget search."""
-  titles = chosen([*dict.fromkeys(contest.title for contest in CONTESTS), _SEARCH], only)
+  """All contests, then the minimum-budget searches, or those whose title contains `only`; each row as it ends."""
+  searches = {_SEARCH.format(network): network for network in SEARCHES}
+  titles = chosen([*dict.fromkeys(contest.title for contest in CONTESTS), *searches], only)
   folder = data_folder()
   if folder is None:
     raise InputError("bench attacks needs real networks: set JAXROBUST_DATA to their folder")
@@ -85,8 +88,9 @@ def run(
       if contest.title in titles:
         work = works.setdefault(contest.network, workload(contest.network, 1024))
         yield from _compete(contest, work, peers, paths.get(contest.peer), repeats)
-  if _SEARCH in titles:
-    yield from _minimum_budget(workload("cnn_a_adv4", 1024), repeats)
+  for title, network in searches.items():
+    if title in titles:
+      yield from _minimum_budget(workload(network, SEARCHES[network]), SLOTS[network], repeats)
 
 
 def _ours(contest: Contest, work: Workload) -> tuple[float, AttackResult]:
@@ -159,13 +163,13 @@ def _bisection(attack: PGD, work: Workload, doublings: int = 5, bisections: int 
   return high
 
 
-def _minimum_budget(work: Workload, repeats: int) -> list[Row]:
+def _minimum_budget(work: Workload, slots: int, repeats: int) -> list[Row]:
   """The search against a full attack on every image at each of 5 doublings and 10 bisections."""
   bim = make_attack("bim", num_steps=20, step_size=0.15)
   search = MinimumBudget(bim)
 
   def ours() -> AttackResult:
-    return attack_images(search, work.classifier, work.images, work.labels, batch_size=SLOTS["cnn_a_adv4"])
+    return attack_images(search, work.classifier, work.images, work.labels, batch_size=slots)
 
   contestants = {"search": ours, "bisection": lambda: _bisection(bim, work)}
   ours(), fixed_batches(bim, work, np.full(len(work.images), START["linf"]))  # Compile.
