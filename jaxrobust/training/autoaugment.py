@@ -112,11 +112,13 @@ class AutoAugment:
       raise unknown_name("policy of autoaugment", self.policy, sorted(POLICIES))
 
   def augment(self, image: Array, key: Array) -> Array:
-    pair_key, *keys = jax.random.split(key, 3)
+    keys = jax.random.split(key, 3)
     choices, probabilities, levels = (jnp.asarray(part) for part in policy_table(self.policy))
-    pair = jax.random.randint(pair_key, (), 0, len(choices))
-    for number, own in enumerate(keys):
-      apply, sign = jax.random.split(own)
+    pair = jax.random.randint(keys[0], (), 0, len(choices))
+
+    def operate(number: Array, image: Array) -> Array:
+      apply, sign = jax.random.split(keys[1 + number])
       changed = perform(SPACE, choices[pair, number], image, levels[pair, number], random_sign(sign))
-      image = jnp.where(jax.random.bernoulli(apply, probabilities[pair, number]), changed, image)
-    return image
+      return jnp.where(jax.random.bernoulli(apply, probabilities[pair, number]), changed, image)
+
+    return jax.lax.fori_loop(0, 2, operate, image)  # As in RandAugment.

@@ -27,26 +27,28 @@ Amount = Callable[[Array, Array], Array | float]
 Space = Mapping[str, Amount]
 
 
-def affine(image: Array, matrix: Array, shift: Array) -> Array:
-  """Samples the image at matrix · (p - centre) + centre + shift, bilinearly, zeros outside.
+def affine(image: Array, place: Array) -> Array:
+  """Samples the image at matrix · (p - centre) + centre + shift, bilinearly, zeros outside; `place` is both, (2, 3).
 
   >>> image = jnp.arange(12.0).reshape(2, 2, 3) / 12
-  >>> bool(jnp.allclose(affine(image, jnp.eye(2), jnp.zeros(2)), image))
+  >>> bool(jnp.allclose(affine(image, jnp.eye(2, 3)), image))
   True
   """
-  size = jnp.asarray(image.shape[:2])
-  centre = (size - 1) / 2
-  grid = jnp.stack(jnp.meshgrid(*map(jnp.arange, image.shape[:2]), indexing="ij"), axis=-1) - centre
-  points = grid @ matrix.T + centre + shift
-  first = jnp.floor(points)
-  share = points - first
+  height, width, channels = image.shape
+  down = jnp.arange(height, dtype=jnp.float32)[:, None] - (height - 1) / 2
+  right = jnp.arange(width, dtype=jnp.float32) - (width - 1) / 2
+  row, column = (place[axis, 0] * down + place[axis, 1] * right + place[axis, 2] for axis in (0, 1))
+  row, column = row + (height - 1) / 2, column + (width - 1) / 2
+  upper, left = jnp.floor(row), jnp.floor(column)
+  pixels = image.reshape(-1, channels)
   total = jnp.zeros_like(image)
-  for corner in ((0, 0), (0, 1), (1, 0), (1, 1)):
-    place = (first + jnp.asarray(corner)).astype(jnp.int32)
-    weight = jnp.prod(jnp.where(jnp.asarray(corner), share, 1 - share), axis=-1)
-    inside = jnp.all((place >= 0) & (place < size), axis=-1)
-    row, column = jnp.moveaxis(jnp.clip(place, 0, size - 1), -1, 0)
-    total = total + jnp.where(inside, weight, 0.0)[..., None] * image[row, column]
+  for i, high in ((upper, 1 - (row - upper)), (upper + 1, row - upper)):
+    for j, wide in ((left, 1 - (column - left)), (left + 1, column - left)):
+      inside = (i >= 0) & (i < height) & (j >= 0) & (j < width)
+      # One index into the rows of pixels, known to be in bounds: seven times as fast on CPU as an index per axis.
+      index = (jnp.clip(i, 0, height - 1) * width + jnp.clip(j, 0, width - 1)).astype(jnp.int32)
+      sampled = pixels.at[index].get(mode="promise_in_bounds")
+      total = total + jnp.where(inside, high * wide, 0.0)[..., None] * sampled
   return total
 
 
@@ -66,7 +68,7 @@ def _translation(part: Array, shape: tuple[int, ...], axis: int) -> Array:
   return jnp.eye(2, 3).at[axis, 2].set(part * shape[axis])
 
 
-# (amount, image shape) -> the matrix of `affine` and its shift, side by side.
+# (amount, image shape) -> the place of `affine`: a matrix and a shift, side by side.
 _GEOMETRY: dict[str, Callable[[Array, tuple[int, ...]], Array]] = {
   "rotate": _rotation,
   "shear-y": functools.partial(_shearing, axis=0),
@@ -77,8 +79,7 @@ _GEOMETRY: dict[str, Callable[[Array, tuple[int, ...]], Array]] = {
 
 
 def _geometry(image: Array, amount: Array, name: str) -> Array:
-  placed = _GEOMETRY[name](amount, image.shape)
-  return affine(image, placed[:, :2], placed[:, 2])
+  return affine(image, _GEOMETRY[name](amount, image.shape))
 
 
 def _enhance(image: Array, amount: Array, function: Callable[[Array, Array], Array]) -> Array:
@@ -87,11 +88,9 @@ def _enhance(image: Array, amount: Array, function: Callable[[Array, Array], Arr
 
 def _sharpness(image: Array, amount: Array) -> Array:
   """Away from (or towards) Pillow's SMOOTH filter; the border is kept."""
-  kernel = jnp.array([[1.0, 1.0, 1.0], [1.0, 5.0, 1.0], [1.0, 1.0, 1.0]]) / 13
-  inside = sum(
-    kernel[i, j] * image[i : image.shape[0] - 2 + i, j : image.shape[1] - 2 + j] for i in range(3) for j in range(3)
-  )
-  smooth = image.at[1:-1, 1:-1].set(inside)
+  height, width, _ = image.shape
+  around = sum(image[i : height - 2 + i, j : width - 2 + j] for i in range(3) for j in range(3))
+  smooth = image.at[1:-1, 1:-1].set((around + 4 * image[1:-1, 1:-1]) / 13)
   return jnp.clip(smooth + (1 + amount) * (image - smooth), 0.0, 1.0)
 
 
@@ -173,6 +172,8 @@ def perform(space: Space, choice: Array, image: Array, level: Array, sign: Array
   """Operation number `choice` of the space.
 
   Over a batch every branch of a switch is computed for every image, so that those that move pixels share one sampling.
+  It reads the image itself: what a sampling reads is computed anew for each of its pixels, a hundred operations if it
+  came after the others.
 
   >>> turn_over = perform({"invert": nothing}, jnp.int32(0), jnp.zeros((2, 2, 3)), jnp.float32(0), jnp.float32(1))
   >>> float(turn_over.mean())
@@ -183,16 +184,15 @@ def perform(space: Space, choice: Array, image: Array, level: Array, sign: Array
   moving = [name in _GEOMETRY for name in names]
   branches = ["identity", *(name for name in names if name not in _GEOMETRY)]
   branch = jnp.asarray([0 if name in _GEOMETRY else branches.index(name) for name in names])[choice]
-  image = jax.lax.switch(branch, [OPERATIONS[name] for name in branches], image, jnp.stack(amounts)[choice])
+  changed = jax.lax.switch(branch, [OPERATIONS[name] for name in branches], image, jnp.stack(amounts)[choice])
   if not any(moving):
-    return image
+    return changed
   still = jnp.eye(2, 3)
   places = [
     _GEOMETRY[name](amount, image.shape) if name in _GEOMETRY else still
     for name, amount in zip(names, amounts, strict=True)
   ]
-  place = jnp.stack(places)[choice]
-  return jnp.where(jnp.asarray(moving)[choice], affine(image, place[:, :2], place[:, 2]), image)
+  return jnp.where(jnp.asarray(moving)[choice], affine(image, jnp.stack(places)[choice]), changed)
 
 
 def random_sign(key: Array) -> Array:

@@ -44,10 +44,12 @@ class RandAugment:
       raise InputError(f"the magnitude must be in [0, 10], got {self.magnitude}")
 
   def augment(self, image: Array, key: Array) -> Array:
-    for number in range(self.operations):
+    def operate(number: Array, image: Array) -> Array:
       pick, noise, sign, apply = jax.random.split(jax.random.fold_in(key, number), 4)
       level = jnp.clip(self.magnitude + self.deviation * jax.random.normal(noise), 0.0, LEVELS) / LEVELS
       choice = jax.random.randint(pick, (), 0, len(SPACE))
       changed = perform(SPACE, choice, image, level, random_sign(sign))
-      image = jnp.where(jax.random.bernoulli(apply, self.probability), changed, image)
-    return image
+      return jnp.where(jax.random.bernoulli(apply, self.probability), changed, image)
+
+    # A loop compiles one operation, and each reads an image that is there, not one still to be computed.
+    return jax.lax.fori_loop(0, self.operations, operate, image)
