@@ -46,7 +46,8 @@ def _list(path: str, config: Any) -> int:
 
 
 def _table(path: str, config: Any) -> int:
-  from jaxrobust.evaluation.study import study_rows, study_table
+  from jaxrobust.evaluation.study import study_rows
+  from jaxrobust.report.studies import study_table
 
   rows = study_rows(path)
   print(json.dumps(rows) if config.json else study_table(rows), end="\n" if config.json else "")
@@ -60,7 +61,8 @@ def _run(path: str, config: Any) -> int:
   from jaxrobust.core.files import atomic_write
   from jaxrobust.engine.options import EngineOptions
   from jaxrobust.evaluation.runner import RunOptions
-  from jaxrobust.evaluation.study import Judge, Judging, save_index, study_rows, study_table
+  from jaxrobust.evaluation.study import Judge, Judging, save_index, study_rows
+  from jaxrobust.report.studies import study_table
   from jaxrobust.results import check_writable
 
   study, runs = load_config(path), study_runs(path, config.out)

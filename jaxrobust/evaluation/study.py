@@ -1,8 +1,8 @@
-"""Judging the networks of a study alike, and the table of with and without that follows from their cells.
+"""Judging the networks of a study alike, and the numbers with and without a technique that follow from their cells.
 
 Every network gets a clean cell, PGD-20 and MM5, and a clean cell under each of the fifteen corruptions at each of five
-severities, whose mean is its corruption accuracy. The noisy images are made once and shared by all networks. The table
-is read from cells alone: a study that was stopped, or whose networks were trained elsewhere, shows what there is.
+severities, whose mean is its corruption accuracy. The noisy images are made once and shared by all networks. All is
+read from cells: a study that was stopped, or whose networks were trained elsewhere, shows what there is.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from jaxrobust.training.logs import read_log
 
 RESULTS_FOLDER = "results"
 METRICS = ("clean", "pgd-20", "mm5", "corruptions")
-_INDEX = "study.json"
+INDEX = "study.json"
 SEVERITIES = (1, 2, 3, 4, 5)
 
 
@@ -101,16 +101,16 @@ class Judge:
 def save_index(out: str | Path, study: str, judging: Judging, runs: Sequence[Mapping[str, Any]]) -> None:
   """What the study consists of: name, group and opponent of each run, for tables made later."""
   document = {"study": study, "judging": dataclasses.asdict(judging), "runs": [dict(run) for run in runs]}
-  atomic_write(Path(out) / _INDEX, json.dumps(document, indent=2) + "\n")
+  atomic_write(Path(out) / INDEX, json.dumps(document, indent=2) + "\n")
 
 
 def read_index(out: str | Path) -> dict[str, Any]:
   """The index of a study's folder."""
-  path = Path(out) / _INDEX
+  path = Path(out) / INDEX
   try:
     return json.loads(path.read_text())
   except FileNotFoundError:
-    raise InputError(f"{out} holds no study: there is no {_INDEX}") from None
+    raise InputError(f"{out} holds no study: there is no {INDEX}") from None
 
 
 def network_metrics(results: Sequence[Result], conditions: int) -> dict[str, float]:
@@ -169,27 +169,3 @@ def _spread(values: Sequence[float]) -> tuple[float, float] | None:
 
 def _gain(ours: tuple[float, float] | None, theirs: tuple[float, float] | None) -> float | None:
   return None if ours is None or theirs is None else ours[0] - theirs[0]
-
-
-def study_table(rows: Sequence[Mapping[str, Any]]) -> str:
-  """The rows as Markdown: percent, mean ± standard deviation over runs, and the gain over the opponent in brackets."""
-  titles = {"clean": "clean", "pgd-20": "PGD-20", "mm5": "MM5", "corruptions": "corruptions"}
-  lines = ["| technique | against | runs | " + " | ".join(titles.values()) + " | training s |"]
-  lines.append("|---|---|---|" + "---|" * (len(METRICS) + 1))
-  for row in rows:
-    cells = [_percent(row["metrics"][name], row["gain"][name], len(row["runs"])) for name in METRICS]
-    seconds = "-" if row["seconds"] is None else f"{row['seconds'][0]:.0f}"
-    lines.append(f"| {row['group']} | {row['against'] or '-'} | {len(row['runs'])} | {' | '.join(cells)} | {seconds} |")
-  return "\n".join(lines) + "\n"
-
-
-def _percent(value: tuple[float, float] | None, gain: float | None, runs: int) -> str:
-  """A single run says nothing of its spread.
-
-  >>> _percent((0.5, 0.0), 0.02, runs=1), _percent((0.5, 0.013), None, runs=3)
-  ('50.0 (+2.0)', '50.0 ± 1.3')
-  """
-  if value is None:
-    return "-"
-  text = f"{100 * value[0]:.1f}" + (f" ± {100 * value[1]:.1f}" if runs > 1 else "")
-  return text if gain is None else f"{text} ({100 * gain:+.1f})"

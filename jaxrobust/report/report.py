@@ -9,6 +9,7 @@ from pathlib import Path
 from jaxrobust.report.boards import make_boards
 from jaxrobust.report.facts import read_facts
 from jaxrobust.report.site import write_site
+from jaxrobust.report.studies import find_studies, study_document, write_studies
 from jaxrobust.report.tables import write_tables
 from jaxrobust.results.folder import join_folders
 
@@ -29,7 +30,7 @@ def write_report(root: str | Path, out: str | Path, *, also: Sequence[str | Path
   """Reads the cells of a folder or address and writes the page, the tables and, if asked for, the plots.
 
   Args:
-    root: the results folder, or an address that fsspec knows.
+    root: the results folder, the folder of a study, or an address that fsspec knows.
     out: the folder of the report.
     also: further results folders on this machine, shown beside the first.
     plots: also draw publication plots, which takes matplotlib.
@@ -37,8 +38,10 @@ def write_report(root: str | Path, out: str | Path, *, also: Sequence[str | Path
   folder, out = join_folders(root, also), Path(out)
   facts = read_facts(folder)
   models, boards = facts.by_model(), make_boards(facts.facts)
-  page = write_site(folder, models, boards, facts.problems, out)
+  studies = find_studies([root, *also], facts.problems)
+  page = write_site(folder, models, boards, [study_document(study) for study in studies], facts.problems, out)
   write_tables(boards, out / "tables")
+  write_studies(studies, out / "tables")
   drawn = 0
   if plots:
     from jaxrobust.report.plots import write_plots

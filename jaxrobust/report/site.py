@@ -37,14 +37,16 @@ def write_site(
   folder: Folder,
   models: Mapping[str, Sequence[Fact]],
   boards: Sequence[Board],
+  studies: Sequence[Mapping[str, Any]],
   problems: Sequence[str],
   out: Path,
 ) -> Path:
-  """Writes the page and returns its address on disk."""
+  """Writes the page and returns its address on disk; `studies` are documents already."""
   static = resources.files("jaxrobust.report") / "static"
   for name in STATIC:
     write_if_new(out / name, (static / name).read_bytes())
-  document = {**index_document(boards, models, problems), "root": _link(folder, out), "given": folder.show("x")[:-1]}
+  places = {"root": _link(folder, out), "given": folder.show("x")[:-1]}
+  document = {**index_document(boards, models, problems), "studies": list(studies), **places}
   write_if_new(out / "data" / "index.js", as_script("boards", document))
   images = {file.path: file.size for file in folder.files() if file.path.endswith(IMAGES)}
   names = set()

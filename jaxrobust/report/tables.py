@@ -7,19 +7,14 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from jaxrobust.analysis.proportions import Proportion
 from jaxrobust.report.boards import Board
+from jaxrobust.report.formats import csv_text, latex_table, latex_text, markdown_table, markdown_text
 from jaxrobust.report.site import write_if_new
 from jaxrobust.results.cell import safe_name
-
-_LATEX = {
-  "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
-  "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
-}  # fmt: skip
 
 
 def write_tables(boards: Sequence[Board], out: Path) -> list[Path]:
@@ -44,10 +39,8 @@ def ranked(board: Board) -> list[tuple[str, tuple[Proportion | None, ...]]]:
 def as_markdown(board: Board) -> str:
   """A GitHub table; names cannot leave their cell or become markup."""
   head = ["Model", *(column.label for column in board.columns)]
-  rows = [[_markdown(model), *(_shown(number) for number in numbers)] for model, numbers in ranked(board)]
-  lines = [head, ["---", *("---:" for _ in board.columns)], *rows]
-  text = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-  return f"Accuracy in % on {_markdown(board.name)}\n\n{text}\n"
+  rows = [[markdown_text(model), *(_shown(number) for number in numbers)] for model, numbers in ranked(board)]
+  return f"Accuracy in % on {markdown_text(board.name)}\n\n{markdown_table(head, rows)}"
 
 
 def as_csv(board: Board) -> str:
@@ -59,7 +52,7 @@ def as_csv(board: Board) -> str:
     for column, number in zip(board.columns, numbers, strict=True):
       if number is not None:
         values = [repr(number.value), repr(number.low), repr(number.high), number.n]
-        writer.writerow([_cell(board.data), board.norm, board.eps, _cell(model), column.key, *values])
+        writer.writerow([csv_text(board.data), board.norm, board.eps, csv_text(model), column.key, *values])
   return buffer.getvalue()
 
 
@@ -69,48 +62,16 @@ def as_latex(board: Board) -> str:
     max((number.value for number in column if number is not None), default=None)
     for column in zip(*board.rows.values(), strict=True)
   ]
-  lines = []
+  rows = []
   for model, numbers in ranked(board):
     shown = [
       rf"\textbf{{{_shown(number)}}}" if number is not None and number.value == top else _shown(number)
       for number, top in zip(numbers, best, strict=True)
     ]
-    lines.append(" & ".join([_latex(model), *shown]) + r" \\")
-  head = " & ".join(["Model", *(_latex(column.label) for column in board.columns)]) + r" \\"
-  return "\n".join(
-    [
-      rf"% Accuracy in per cent on {_latex(board.name)}; needs the package booktabs.",
-      rf"\begin{{tabular}}{{l{'r' * len(board.columns)}}}",
-      r"\toprule",
-      head,
-      r"\midrule",
-      *lines,
-      r"\bottomrule",
-      r"\end{tabular}",
-      "",
-    ]
-  )
+    rows.append([latex_text(model), *shown])
+  head = ["Model", *(latex_text(column.label) for column in board.columns)]
+  return latex_table(f"Accuracy in per cent on {latex_text(board.name)}", head, rows)
 
 
 def _shown(number: Proportion | None) -> str:
   return "–" if number is None else f"{100 * number.value:.1f}"
-
-
-def _one_line(text: str) -> str:
-  return re.sub(r"[\x00-\x1f\x7f\u2028\u2029]+", " ", text)
-
-
-def _markdown(text: str) -> str:
-  """Text as text: every character that Markdown or HTML gives a meaning is escaped."""
-  escaped = re.sub(r"([\\`*_{}\[\]()#!|~$@])", r"\\\1", _one_line(text))
-  return escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
-def _latex(text: str) -> str:
-  return "".join(_LATEX.get(character, character) for character in _one_line(text))
-
-
-def _cell(text: str) -> str:
-  """Spreadsheets run what begins like a formula; an apostrophe stops them."""
-  text = _one_line(text)
-  return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t") else text

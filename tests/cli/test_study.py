@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from jaxrobust.cli.main import main
-from jaxrobust.evaluation.study import study_rows, study_table
+from jaxrobust.evaluation.study import study_rows
+from jaxrobust.report.studies import study_table
 
 pytestmark = pytest.mark.ci
 

@@ -459,6 +459,23 @@ const JR = (() => {
     return [h("h1", { tabindex: "-1" }, "Transfer between models"), h("p", { class: "quiet" }, "Adversarial images are made once for each source and shown to every target."), maps];
   }
 
+  // ---- studies: techniques beside their baselines ---------------------------------------------------------------
+  function studyCell(number) {
+    if (number === null) return h("td", { class: "none" }, h("span", { "aria-label": "not measured" }, "–"));
+    const [mean, spread, gain] = number;
+    return h("td", {}, percent(mean) + (spread === null ? "" : ` ± ${percent(spread)}`), gain === null ? null : h("span", { class: "gain" }, `${gain < 0 ? "−" : "+"}${percent(Math.abs(gain))}`));
+  }
+
+  function showStudies() {
+    const tables = index.studies.map((study) => {
+      const rows = study.rows.map((row) => h("tr", {}, h("th", { scope: "row", class: "name" }, named(row.group)), h("td", { class: "left" }, row.against ? named(row.against) : "–"),
+        h("td", {}, String(row.runs)), row.numbers.map(studyCell), h("td", {}, row.seconds === null ? "–" : row.seconds.toFixed(0))));
+      const heads = ["runs", ...study.columns, "training, s"].map((name) => h("th", { scope: "col" }, name));
+      return [h("h2", {}, named(study.name)), table(`${study.name}: accuracy in per cent, mean and deviation over the runs; below it the gain over the technique it is compared with`, [headers("technique", "against"), heads], rows, "board")];
+    });
+    return [h("h1", { tabindex: "-1" }, "Studies"), h("p", { class: "quiet" }, "Networks that differ in one technique, trained and judged alike. A gain that is not larger than the deviations says nothing."), tables];
+  }
+
   // ---- charts --------------------------------------------------------------------------------------------------
   function ticks(top) {
     const raw = top / 5, power = 10 ** Math.floor(Math.log10(raw || 1));
@@ -496,12 +513,15 @@ const JR = (() => {
     try {
       if (place === "model") nodes = await showModel(rest);
       else if (place === "compare") nodes = await showCompare((rest || "").split(",").slice(0, MOST), query);
-      else nodes = place === "transfer" && index.transfers.length ? showTransfer() : showBoard(query);
+      else if (place === "transfer" && index.transfers.length) nodes = showTransfer();
+      else nodes = place === "studies" && index.studies.length ? showStudies() : showBoard(query);
     } catch (error) {
       nodes = [h("h1", { tabindex: "-1" }, "This page could not be drawn"), h("p", {}, "Its data is missing or damaged; write the report again."), h("p", { class: "quiet" }, String(error.message))];
     }
     if (mine !== turn) return;
-    const tabs = [["#/", "Leaderboard", !["model", "compare", "transfer"].includes(place)], ...(index.transfers.length ? [["#/transfer", "Transfer", place === "transfer"]] : [])];
+    const tabs = [["#/", "Leaderboard", !["model", "compare", "transfer", "studies"].includes(place)]];
+    if (index.transfers.length) tabs.push(["#/transfer", "Transfer", place === "transfer"]);
+    if (index.studies.length) tabs.push(["#/studies", "Studies", place === "studies"]);
     $("views").replaceChildren(...tabs.map(([href, text, on]) => h("a", { href, "aria-current": on ? "page" : null }, text)));
     $("main").replaceChildren(...[nodes].flat(9).filter((node) => node));
     const heading = document.querySelector("h1");
