@@ -27,7 +27,7 @@ from jaxrobust.core.threat import Budget
 from jaxrobust.engine.api import AttackResult, attack_images
 
 # The larger the network, the fewer images fill a CPU's caches; the smaller, the more a dispatch must carry.
-SLOTS = {"resnet20": 16, "cnn_a_adv4": 128}
+SLOTS = {"resnet20": 32, "cnn_a_adv4": 128}
 
 
 class Contest(NamedTuple):
@@ -59,7 +59,7 @@ class Contest(NamedTuple):
 
 CONTESTS = (
   Contest("resnet20", "8/255", "autoattack", {}, 512, "autoattack", 128),
-  Contest("resnet20", "8/255", "mm5", {}, 512, "mm5", 128),
+  Contest("resnet20", "8/255", "mm5", {}, 1024, "mm5", 128, slots=64),
   Contest("resnet20", "8/255", "pgd", {"num_steps": 40}, 512, "foolbox-pgd", 128, 40),
   Contest("resnet20", "8/255", "pgd", {"num_steps": 40}, 512, "torchattacks-pgd", 128, 40),
   Contest("cnn_a_adv4", "8/255", "autoattack", {}, 512, "autoattack", 256),

@@ -19,8 +19,10 @@ def run(argv: list[str]) -> int:
   if len(argv) > 2:
     raise InputError(f"unexpected argument {argv[2]!r}; quote a pattern such as 'resnet*'")
   pattern = argv[1] if len(argv) > 1 else "*"
-  for name, text in _entries(argv[0], pattern):
-    print(f"{name:<22} {text}")
+  entries = _entries(argv[0], pattern)
+  width = max((len(name) for name, _ in entries), default=0)
+  for name, text in entries:
+    print(f"{name:<{width}}  {text}")
   return 0
 
 
