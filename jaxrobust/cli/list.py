@@ -8,6 +8,8 @@ from jaxrobust.core.errors import InputError
 from jaxrobust.core.registry import unknown_name
 
 KINDS = ["attacks", "corruptions", "datasets", "models", "suites", "zoo"]
+# Of the column of names.
+NARROWEST = 22
 
 
 def run(argv: list[str]) -> int:
@@ -20,9 +22,9 @@ def run(argv: list[str]) -> int:
     raise InputError(f"unexpected argument {argv[2]!r}; quote a pattern such as 'resnet*'")
   pattern = argv[1] if len(argv) > 1 else "*"
   entries = _entries(argv[0], pattern)
-  width = max((len(name) for name, _ in entries), default=0)
+  width = max([NARROWEST, *(len(name) for name, _ in entries)])
   for name, text in entries:
-    print(f"{name:<{width}}  {text}")
+    print(f"{name:<{width}} {text}")
   return 0
 
 
