@@ -41,11 +41,13 @@ class Outcome(NamedTuple):
     success: a verified adversarial image within the item's budget.
     distance: its norm; infinity without success.
     margin: of the goal at the last point looked at, positive on success; NaN where nobody looked.
+    steps: that the attack took.
   """
 
   success: bool
   distance: float
   margin: float = float("nan")
+  steps: int = 0
 
 
 @dataclass(frozen=True)

@@ -215,7 +215,7 @@ class Engine:
       elif item.found or hasattr(pool.program.attack, "last"):
         self.docket.append(item._replace(image=item.image.copy()))
       else:
-        self._settle(item.ticket, Outcome(False, float("inf")))
+        self._settle(item.ticket, Outcome(False, float("inf"), steps=item.steps))
 
   def _verify(self) -> None:
     """Judges claimed successes, and the last points of attacks that ran out of steps."""
@@ -257,7 +257,7 @@ class Engine:
         case.broken_at = case.steps - (finished.found and hasattr(attack, "last"))
       case.success, case.distance, case.best = True, distance, finished.image
       case.stage = finished.ticket.item.stage
-    self._settle(finished.ticket, Outcome(distance < float("inf"), distance, margin))
+    self._settle(finished.ticket, Outcome(distance < float("inf"), distance, margin, finished.steps))
 
   def _settle(self, ticket: Ticket, outcome: Outcome) -> None:
     self._enqueue(ticket.case, self.schedule.follow(ticket.case, ticket.item, outcome))
