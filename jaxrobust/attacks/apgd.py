@@ -34,6 +34,7 @@ from jaxrobust.attacks.apgd_l1 import APGDL1
 from jaxrobust.attacks.registry import ATTACKS, check_steps
 from jaxrobust.core.gradients import Look, loss_and_grad
 from jaxrobust.core.threat import check_norm
+from jaxrobust.core.threefry import unrolled
 from jaxrobust.core.types import Array, LogitsFn, Probe, Problem
 
 MOMENTUM = 0.75
@@ -105,7 +106,7 @@ class APGD:
   def init(self, problem: Problem) -> APGDState:
     shape = problem.image.shape
     if self.norm == "linf":
-      noise = jax.random.uniform(problem.key, shape, minval=-1.0, maxval=1.0)
+      noise = jax.random.uniform(unrolled(problem.key), shape, minval=-1.0, maxval=1.0)
     else:
       noise = jax.random.normal(problem.key, shape)
     start = self._project(problem, problem.image + problem.eps * norms.normalise(self.norm, noise))

@@ -36,6 +36,7 @@ from jaxrobust.attacks.hyperplane import against, boundaries, likely_wrong, near
 from jaxrobust.attacks.registry import ATTACKS, check_steps
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.threat import check_norm
+from jaxrobust.core.threefry import unrolled
 from jaxrobust.core.types import Array, Cost, LogitsFn, Probe, Problem
 
 _START = {"linf": 0.3, "l2": 1.0, "l1": 5.0}
@@ -91,8 +92,10 @@ class FAB:
     if not self.random_start:
       return FABState(problem.image, start)
     key, shape = problem.key, problem.image.shape
-    gaussian = self.norm != "linf"
-    noise = jax.random.normal(key, shape) if gaussian else jax.random.uniform(key, shape, minval=-1.0, maxval=1.0)
+    if self.norm == "linf":
+      noise = jax.random.uniform(unrolled(key), shape, minval=-1.0, maxval=1.0)
+    else:
+      noise = jax.random.normal(key, shape)
     eps = jnp.where(jnp.isfinite(problem.eps), problem.eps, _START[self.norm])
     return FABState(jnp.clip(problem.image + 0.5 * eps * norms.normalise(self.norm, noise), 0.0, 1.0), start)
 

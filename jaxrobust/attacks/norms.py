@@ -14,6 +14,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
+from jaxrobust.core.threefry import unrolled
 from jaxrobust.core.types import Array
 
 # Halvings after which an interval of float32 numbers in [0, max] cannot shrink any further.
@@ -145,7 +146,7 @@ def _steepest_l1(grad: Array, length: Array, image: Array) -> Array:
 def random_start(norm: str, key: Array, centre: Array, eps: Array) -> Array:
   """A point drawn uniformly from the eps-ball around `centre`, clipped into the box."""
   if norm == "linf":
-    delta = jax.random.uniform(key, centre.shape, minval=-1.0, maxval=1.0)
+    delta = jax.random.uniform(unrolled(key), centre.shape, minval=-1.0, maxval=1.0)
   elif norm == "l2":
     direction, radius = jax.random.split(key)
     unit = normalise("l2", jax.random.normal(direction, centre.shape))

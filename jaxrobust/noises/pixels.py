@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jaxrobust.core.threefry import unrolled
 from jaxrobust.noises.resampling import Rows, choose, look_up, select
 
 
@@ -28,7 +29,7 @@ def speckle_noise(image: Array, key: Array, rows: Rows, severity: Array | int) -
 def impulse_noise(image: Array, key: Array, rows: Rows, severity: Array | int) -> Array:
   """Salt and pepper: a share c of the values becomes 0 or 1, each channel by itself (skimage's `s&p`)."""
   (share,) = choose(rows, severity)
-  chance = jax.random.uniform(key, image.shape)
+  chance = jax.random.uniform(unrolled(key), image.shape)
   return jnp.where(chance < share / 2, 1.0, jnp.where(chance < share, 0.0, image))
 
 
