@@ -73,14 +73,15 @@ def _run(path: str, config: Any) -> int:
   save_index(config.out, study.study, judging, [{**asdict(one), "options": None} for one in runs])
   options = RunOptions(EngineOptions.for_platform(config.batch_size or None), quiet=True)
   judge, failures = Judge(judging, config.out, options), []
+  known: dict[str, dict[str, float]] = {}
   chosen = [one for one in runs if fnmatch.fnmatchcase(one.name, config.only)]
   for number, one in enumerate(chosen):
     if not config.quiet:
       print(f"[{number + 1}/{len(chosen)}] {one.name}", file=sys.stderr, flush=True)
     failure = _one(one, settings[one.name], Path(config.out), judge)
     failures += [failure] if failure else []
-    atomic_write(Path(config.out) / TABLE, study_table(study_rows(config.out)))
-  print(study_table(study_rows(config.out)), end="")
+    atomic_write(Path(config.out) / TABLE, study_table(study_rows(config.out, known)))
+  print(study_table(study_rows(config.out, known)), end="")
   for failure in failures:
     print(failure, file=sys.stderr)
   return 5 if failures else 0

@@ -26,6 +26,7 @@ from jaxrobust.evaluation.suites import attack_entry, clean_entry
 from jaxrobust.models.zoo import load_classifier
 from jaxrobust.noises.tables import BENCHMARK
 from jaxrobust.results import Result, load_results
+from jaxrobust.results.cell import safe_name
 from jaxrobust.training.logs import read_log
 
 RESULTS_FOLDER = "results"
@@ -130,21 +131,29 @@ def network_metrics(results: Sequence[Result], conditions: int) -> dict[str, flo
   return found
 
 
-def study_rows(out: str | Path) -> list[dict[str, Any]]:
-  """One row per group: mean and standard deviation over its runs of each metric, and the gain over its opponent."""
+def _cells_of(name: str, root: Path) -> list[Result]:
+  """The cells of one network."""
+  folder = root / safe_name(name)
+  return list(load_results(folder, on_error=print)) if folder.is_dir() else []
+
+
+def study_rows(out: str | Path, known: dict[str, dict[str, float]] | None = None) -> list[dict[str, Any]]:
+  """One row per group: mean and standard deviation over its runs of each metric, and the gain over its opponent.
+
+  `known` remembers the metrics of networks with all their cells, so that these are read once when it is passed again.
+  """
   index, root = read_index(out), Path(out) / RESULTS_FOLDER
   judging = index["judging"]
   conditions = len(judging["corruptions"]) * len(judging["severities"])
-  cells: dict[str, list[Result]] = {}
-  if root.is_dir():
-    for result in load_results(root, on_error=print):
-      cells.setdefault(result.cell.model, []).append(result)
+  known = {} if known is None else known
   groups: dict[str, dict[str, Any]] = {}
   for run in index["runs"]:
     if run["judged"]:
       group = groups.setdefault(run["group"], {"group": run["group"], "against": run["against"], "runs": []})
       seconds = sum(entry.get("seconds", 0.0) for entry in read_log(Path(out) / "models" / run["name"] / "train.jsonl"))
-      metrics = network_metrics(cells.get(run["name"], []), conditions)
+      metrics = known.get(run["name"]) or network_metrics(_cells_of(run["name"], root), conditions)
+      if len(metrics) == len(METRICS) - (not conditions):
+        known[run["name"]] = metrics
       if metrics:
         group["runs"].append({**metrics, "seconds": seconds})
   for group in groups.values():
