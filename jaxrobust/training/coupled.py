@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import jax
@@ -61,24 +61,59 @@ def _together(module: nn.Module) -> Callable[[Any, Array], Array]:
     normalised = (images - variables["mean"]) / variables["std"]
     return module.apply(variables["module"], normalised, **_training(variables))[0]
 
-  def pullback(variables: Any, images: Array, cotangent: Array) -> Array:
-    return jax.vjp(lambda x: logits(variables, x), images)[1](cotangent)[0]
+  # How to put a pull-back together again from the arrays that it holds, by their shapes: `vmap` carries arrays alone.
+  trees: dict[Hashable, Any] = {}
 
-  forward, backward = custom_vmap(logits), custom_vmap(pullback)
-  forward.def_vmap(functools.partial(_whole_batch, logits))
-  backward.def_vmap(functools.partial(_whole_batch, pullback))
-  apply = jax.custom_vjp(lambda variables, images: forward(variables, images))
-  # XLA finds the forward pass of the pull-back computed already.
-  apply.defvjp(
-    lambda variables, images: (forward(variables, images), (variables, images)),
-    lambda saved, cotangent: (None, backward(*saved, cotangent)),
-  )
+  def linearised(variables: Any, images: Array) -> tuple[Array, list[Array]]:
+    out, pull = jax.vjp(lambda x: logits(variables, x), images)
+    saved, tree = jax.tree.flatten(pull)
+    trees[_shapes(saved)] = tree, out.shape
+    return out, saved
+
+  def pullback(saved: list[Array], cotangent: Array, images: Array) -> Array:
+    tree, shape = trees[_shapes(saved)]
+    if cotangent.shape != shape:
+      return jnp.zeros_like(images)  # `vmap` asks for the shape of one image's result, and then for `pullback_rows`.
+    return jax.tree.unflatten(tree, saved)(cotangent)[0]
+
+  def linearised_rows(size: int, batched: Any, variables: Any, images: Array) -> tuple[Any, Any]:
+    _check_coupled(batched[0], batched[1])
+    out, saved = linearised(variables, _flat(images))
+    return (_rows(size, out), saved), (True, [False] * len(saved))
+
+  def pullback_rows(size: int, batched: Any, saved: list[Array], cotangent: Array, images: Array) -> tuple[Array, bool]:
+    _check_coupled(batched[0], batched[1])
+    return _rows(size, pullback(saved, _flat(cotangent), _flat(images))), True
+
+  def logits_rows(size: int, batched: Any, variables: Any, images: Array) -> tuple[Array, bool]:
+    _check_coupled(batched[0], batched[1])
+    return _rows(size, logits(variables, _flat(images))), True
+
+  plain, forward, backward = custom_vmap(logits), custom_vmap(linearised), custom_vmap(pullback)
+  plain.def_vmap(logits_rows), forward.def_vmap(linearised_rows), backward.def_vmap(pullback_rows)
+  apply = jax.custom_vjp(lambda variables, images: plain(variables, images))
+
+  def ahead(variables: Any, images: Array) -> tuple[Array, Any]:
+    out, saved = forward(variables, images)
+    return out, (saved, images)
+
+  apply.defvjp(ahead, lambda kept, cotangent: (None, backward(kept[0], cotangent, kept[1])))
   return apply
 
 
-def _whole_batch(function: Callable, size: int, batched: tuple, variables: Any, *rows: Array) -> tuple[Array, bool]:
-  """(size, n, …) rows as one batch of size · n."""
-  if any(jax.tree.leaves(batched[0])) or not all(batched[1:]):
+def _shapes(arrays: list[Array]) -> Hashable:
+  return tuple((array.shape, str(array.dtype)) for array in arrays)
+
+
+def _check_coupled(shared: Any, rows: bool) -> None:
+  if any(jax.tree.leaves(shared)) or not rows:
     raise InputError("crafting in training mode attacks one network with a whole batch")
-  out = function(variables, *(part.reshape(-1, *part.shape[2:]) for part in rows))
-  return out.reshape(size, -1, *out.shape[1:]), True
+
+
+def _flat(rows: Array) -> Array:
+  """(size, n, …) rows as one batch of size · n."""
+  return rows.reshape(-1, *rows.shape[2:])
+
+
+def _rows(size: int, flat: Array) -> Array:
+  return flat.reshape(size, -1, *flat.shape[1:])
