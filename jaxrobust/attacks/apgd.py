@@ -25,7 +25,6 @@ import functools
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -34,7 +33,6 @@ from jaxrobust.attacks.apgd_l1 import APGDL1
 from jaxrobust.attacks.registry import ATTACKS, check_steps
 from jaxrobust.core.gradients import Look, loss_and_grad
 from jaxrobust.core.threat import check_norm
-from jaxrobust.core.threefry import unrolled
 from jaxrobust.core.types import Array, LogitsFn, Probe, Problem
 
 MOMENTUM = 0.75
@@ -105,11 +103,8 @@ class APGD:
 
   def init(self, problem: Problem) -> APGDState:
     shape = problem.image.shape
-    if self.norm == "linf":
-      noise = jax.random.uniform(unrolled(problem.key), shape, minval=-1.0, maxval=1.0)
-    else:
-      noise = jax.random.normal(problem.key, shape)
-    start = self._project(problem, problem.image + problem.eps * norms.normalise(self.norm, noise))
+    noise = norms.random_direction(self.norm, problem.key, shape)
+    start = self._project(problem, problem.image + problem.eps * noise)
     zero, lowest = jnp.zeros(()), jnp.full((), -jnp.inf)
     none, two, yes = jnp.zeros((), jnp.int32), jnp.full((), 2.0), jnp.ones((), bool)
     return APGDState(start, start, start, jnp.zeros(shape), lowest, lowest, zero, none, two, yes, none)

@@ -16,7 +16,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-import jax
 import jax.numpy as jnp
 
 from jaxrobust.attacks import losses, norms
@@ -37,7 +36,7 @@ def cosine(first: float, final: float, step: Array, num_steps: int) -> Array:
 
 def random_direction(problem: Problem) -> Array:
   """A random l2 unit vector, for where there is no gradient."""
-  return norms.normalise("l2", jax.random.normal(problem.key, problem.image.shape))
+  return norms.random_direction("l2", problem.key, problem.image.shape)
 
 
 def direction(grad: Array, noise: Array) -> Array:

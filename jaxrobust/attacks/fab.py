@@ -28,7 +28,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-import jax
 import jax.numpy as jnp
 
 from jaxrobust.attacks import losses, norms
@@ -36,7 +35,6 @@ from jaxrobust.attacks.hyperplane import against, boundaries, likely_wrong, near
 from jaxrobust.attacks.registry import ATTACKS, check_steps
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.threat import check_norm
-from jaxrobust.core.threefry import unrolled
 from jaxrobust.core.types import Array, Cost, LogitsFn, Probe, Problem
 
 _START = {"linf": 0.3, "l2": 1.0, "l1": 5.0}
@@ -91,13 +89,9 @@ class FAB:
     start = jnp.zeros((), bool)
     if not self.random_start:
       return FABState(problem.image, start)
-    key, shape = problem.key, problem.image.shape
-    if self.norm == "linf":
-      noise = jax.random.uniform(unrolled(key), shape, minval=-1.0, maxval=1.0)
-    else:
-      noise = jax.random.normal(key, shape)
+    noise = norms.random_direction(self.norm, problem.key, problem.image.shape)
     eps = jnp.where(jnp.isfinite(problem.eps), problem.eps, _START[self.norm])
-    return FABState(jnp.clip(problem.image + 0.5 * eps * norms.normalise(self.norm, noise), 0.0, 1.0), start)
+    return FABState(jnp.clip(problem.image + 0.5 * eps * noise, 0.0, 1.0), start)
 
   def step(self, logits_fn: LogitsFn, problem: Problem, state: FABState) -> tuple[FABState, Probe]:
     x, x0 = state.image.ravel(), problem.image.ravel()

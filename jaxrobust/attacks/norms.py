@@ -1,10 +1,11 @@
 """The geometry of l1, l2 and linf balls inside the image box [0, 1], for one image.
 
-Every attack uses these four functions; there is no other projection in the package.
+Every attack uses these five functions; there is no other projection in the package.
   distance   the norm of a perturbation
   project    the nearest point of ball ∩ box (l1, linf exactly; l2: ball, then box, which stays in the ball)
   steepest   the move of a given length that raises a linear loss most without leaving the box
   random_start  a point drawn uniformly from the ball, clipped into the box
+  random_direction  noise of length one
 """
 
 from __future__ import annotations
@@ -141,6 +142,15 @@ def _steepest_l1(grad: Array, length: Array, image: Array) -> Array:
   left = jnp.maximum(length - jnp.sum(full), 0.0)
   share = jnp.minimum(left / jnp.maximum(jnp.sum(edge), 1e-30), 1.0)
   return jnp.sign(grad) * (full + jnp.where(everything, 0.0, share * edge))
+
+
+def random_direction(norm: str, key: Array, shape: tuple[int, ...]) -> Array:
+  """Noise of length one, from uniform draws in linf and normal ones in the other norms."""
+  if norm == "linf":
+    noise = jax.random.uniform(unrolled(key), shape, minval=-1.0, maxval=1.0)
+  else:
+    noise = jax.random.normal(key, shape)
+  return normalise(norm, noise)
 
 
 def random_start(norm: str, key: Array, centre: Array, eps: Array) -> Array:
