@@ -57,63 +57,57 @@ def _training(variables: Any) -> dict[str, Any]:
 
 @functools.cache
 def _together(module: nn.Module) -> Callable[[Any, Array], Array]:
+  # How to put a pull-back together again from the arrays that it holds, by their shapes: `vmap` carries arrays alone.
+  trees: dict[Hashable, Any] = {}
+
   def logits(variables: Any, images: Array) -> Array:
     normalised = (images - variables["mean"]) / variables["std"]
     return module.apply(variables["module"], normalised, **_training(variables))[0]
 
-  # How to put a pull-back together again from the arrays that it holds, by their shapes: `vmap` carries arrays alone.
-  trees: dict[Hashable, Any] = {}
+  @_over_the_batch
+  def plain(variables: Any, images: Array) -> tuple[Array, list[Array]]:
+    return logits(variables, images), []
 
+  @_over_the_batch
   def linearised(variables: Any, images: Array) -> tuple[Array, list[Array]]:
     out, pull = jax.vjp(lambda x: logits(variables, x), images)
     saved, tree = jax.tree.flatten(pull)
     trees[_shapes(saved)] = tree, out.shape
     return out, saved
 
-  def pullback(saved: list[Array], cotangent: Array, images: Array) -> Array:
+  @_over_the_batch
+  def pullback(saved: list[Array], cotangent: Array, images: Array) -> tuple[Array, list[Array]]:
     tree, shape = trees[_shapes(saved)]
     if cotangent.shape != shape:
-      return jnp.zeros_like(images)  # `vmap` asks for the shape of one image's result, and then for `pullback_rows`.
-    return jax.tree.unflatten(tree, saved)(cotangent)[0]
+      return jnp.zeros_like(images), []  # `vmap` asks for the shape of one image's result before that of all.
+    return jax.tree.unflatten(tree, saved)(cotangent)[0], []
 
-  def linearised_rows(size: int, batched: Any, variables: Any, images: Array) -> tuple[Any, Any]:
-    _check_coupled(batched[0], batched[1])
-    out, saved = linearised(variables, _flat(images))
-    return (_rows(size, out), saved), (True, [False] * len(saved))
-
-  def pullback_rows(size: int, batched: Any, saved: list[Array], cotangent: Array, images: Array) -> tuple[Array, bool]:
-    _check_coupled(batched[0], batched[1])
-    return _rows(size, pullback(saved, _flat(cotangent), _flat(images))), True
-
-  def logits_rows(size: int, batched: Any, variables: Any, images: Array) -> tuple[Array, bool]:
-    _check_coupled(batched[0], batched[1])
-    return _rows(size, logits(variables, _flat(images))), True
-
-  plain, forward, backward = custom_vmap(logits), custom_vmap(linearised), custom_vmap(pullback)
-  plain.def_vmap(logits_rows), forward.def_vmap(linearised_rows), backward.def_vmap(pullback_rows)
-  apply = jax.custom_vjp(lambda variables, images: plain(variables, images))
-
-  def ahead(variables: Any, images: Array) -> tuple[Array, Any]:
-    out, saved = forward(variables, images)
+  def forward(variables: Any, images: Array) -> tuple[Array, Any]:
+    out, saved = linearised(variables, images)
     return out, (saved, images)
 
-  apply.defvjp(ahead, lambda kept, cotangent: (None, backward(kept[0], cotangent, kept[1])))
+  def backward(kept: Any, cotangent: Array) -> tuple[None, Array]:
+    saved, images = kept
+    return None, pullback(saved, cotangent, images)[0]
+
+  apply = jax.custom_vjp(lambda variables, images: plain(variables, images)[0])
+  apply.defvjp(forward, backward)
   return apply
+
+
+def _over_the_batch(function: Callable[..., tuple[Array, list[Array]]]) -> Callable[..., tuple[Array, list[Array]]]:
+  """`function(shared, *rows) -> (rows, shared)` that `vmap` calls once, with the rows of all images as one batch."""
+  together = custom_vmap(function)
+
+  @together.def_vmap
+  def rule(size: int, batched: Any, shared: Any, *rows: Array) -> tuple[Any, Any]:
+    if any(jax.tree.leaves(batched[0])) or not all(batched[1:]):
+      raise InputError("crafting in training mode attacks one network with a whole batch")
+    out, kept = function(shared, *(row.reshape(-1, *row.shape[2:]) for row in rows))
+    return (out.reshape(size, -1, *out.shape[1:]), kept), (True, [False] * len(kept))
+
+  return together
 
 
 def _shapes(arrays: list[Array]) -> Hashable:
   return tuple((array.shape, str(array.dtype)) for array in arrays)
-
-
-def _check_coupled(shared: Any, rows: bool) -> None:
-  if any(jax.tree.leaves(shared)) or not rows:
-    raise InputError("crafting in training mode attacks one network with a whole batch")
-
-
-def _flat(rows: Array) -> Array:
-  """(size, n, …) rows as one batch of size · n."""
-  return rows.reshape(-1, *rows.shape[2:])
-
-
-def _rows(size: int, flat: Array) -> Array:
-  return flat.reshape(size, -1, *flat.shape[1:])

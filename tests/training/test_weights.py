@@ -88,8 +88,11 @@ def test_crafting_in_training_mode_sees_the_statistics_of_its_batch():
     return module.apply(variables, (x - 0.5) / 0.5, train=True, mutable=["batch_stats"])[0]
 
   one = lambda x: jnp.sum(coupled(x[None])[0] ** 3)
-  want = jax.jit(jax.value_and_grad(lambda x: jnp.sum(together(x) ** 3)))(images)
-  values, grads = jax.jit(jax.vmap(jax.value_and_grad(one)))(images)
+  direct = jax.value_and_grad(lambda x: jnp.sum(together(x) ** 3))
+  mapped = jax.vmap(jax.value_and_grad(one))
+  products = [str(jax.make_jaxpr(each)(images)).count("dot_general") for each in (mapped, direct)]
+  assert products[0] == products[1] > 1  # The pull-back keeps what the forward pass made.
+  want, (values, grads) = jax.jit(direct)(images), jax.jit(mapped)(images)
   np.testing.assert_allclose(values.sum(), want[0], rtol=1e-4)
   np.testing.assert_allclose(grads, want[1], rtol=1e-3, atol=1e-4)
   np.testing.assert_allclose(coupled(images), together(images), rtol=1e-4, atol=1e-5)
