@@ -7,8 +7,10 @@ from the one before it and says so.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,8 @@ import jax
 import orbax.checkpoint as ocp
 
 from jaxrobust.core.errors import CorruptFileError, StorageError, first_line
+
+_STATE, _WINDOW = "default", "window"  # Orbax's name of a lone item: earlier checkpoints hold nothing else.
 
 
 class Checkpoints:
@@ -25,29 +29,42 @@ class Checkpoints:
     self.folder = Path(folder).absolute()
     options = ocp.CheckpointManagerOptions(max_to_keep=2, create=True, enable_async_checkpointing=True)
     try:
-      self._manager = ocp.CheckpointManager(self.folder, options=options)
+      self._manager = ocp.CheckpointManager(self.folder, options=options, item_names=(_STATE, _WINDOW))
     except OSError as error:
       raise StorageError(f"cannot write checkpoints to {self.folder}: {error.strerror or error}") from None
 
-  def save(self, step: int, state: Any, *, wait: bool = False) -> None:
-    """Starts writing the state after `step` steps; `wait` returns only when it is on disk."""
-    try:
+  def save(self, step: int, state: Any, window: list[float]) -> None:
+    """Starts writing the state after `step` steps, and the sums of the log line that is not full yet."""
+    with self._writing():
       if step not in self._manager.all_steps():
-        self._manager.save(step, args=ocp.args.StandardSave(state))
-      if wait:
-        self._manager.wait_until_finished()
+        items = {_STATE: ocp.args.StandardSave(state), _WINDOW: ocp.args.JsonSave({"sums": window})}
+        self._manager.save(step, args=ocp.args.Composite(**items))
+
+  def wait(self) -> None:
+    """Returns when all that was saved is on disk."""
+    with self._writing():
+      self._manager.wait_until_finished()
+
+  @contextlib.contextmanager
+  def _writing(self) -> Iterator[None]:
+    try:
+      yield
     except (OSError, ValueError) as error:
       raise StorageError(f"cannot write a checkpoint to {self.folder}: {first_line(error)}") from None
 
-  def restore(self, template: Any, shardings: Any) -> tuple[Any, int] | None:
-    """The newest checkpoint that can be read, laid out as `shardings`, and its step; None where there is none."""
+  def restore(self, template: Any, shardings: Any) -> tuple[int, Any, list[float]] | None:
+    """Step, state laid out as `shardings`, and window of the newest checkpoint that can be read; None where none is."""
     target = jax.tree.map(
       lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding), template, shardings
     )
     reason = ""
     for step in sorted(self._manager.all_steps(), reverse=True):
       try:
-        return self._manager.restore(step, args=ocp.args.StandardRestore(target)), step
+        items: dict[str, Any] = {_STATE: ocp.args.StandardRestore(target)}
+        if (self.folder / str(step) / _WINDOW).exists():
+          items[_WINDOW] = ocp.args.JsonRestore()
+        found = self._manager.restore(step, args=ocp.args.Composite(**items))
+        return step, found[_STATE], found[_WINDOW]["sums"] if _WINDOW in items else []
       except Exception as error:  # Orbax and TensorStore raise many kinds for damaged files.
         reason = first_line(error)
         print(f"checkpoint {self.folder / str(step)} cannot be read ({reason}); trying an older one", file=sys.stderr)

@@ -40,7 +40,7 @@ from jaxrobust.training.recipes import exported_options, make_recipe
 from jaxrobust.training.signals import StopRequest, Vote
 from jaxrobust.training.state import TrainState, begin_memory, init_state, state_shardings, stored, variables_of
 from jaxrobust.training.statistics import measured
-from jaxrobust.training.step import Recipe, culprit, make_step
+from jaxrobust.training.step import Recipe, culprit, make_step, metrics_of, sums_of
 from jaxrobust.training.stream import Stream, count_ids, training_data
 from jaxrobust.training.validation import Score, overfitted, validate
 
@@ -62,6 +62,7 @@ class Run:
   checkpoints: Checkpoints
   stop: StopRequest
   others: dict[str, Classifier]
+  window: list[float]  # The sums of the log line that a checkpoint cut off.
 
   @property
   def chief(self) -> bool:
@@ -150,12 +151,13 @@ def _start(config: TrainConfig, folder: Path, mesh: Mesh, stop: StopRequest) -> 
   checkpoints = Checkpoints(folder / "checkpoints")
   restored = checkpoints.restore(stored(shapes), stored(shardings))
   if restored:
-    state, step = TrainState(**restored[0]), restored[1]
+    step, state, window = restored[0], TrainState(**restored[1]), restored[2]
   else:
     # Weights that are given must not become constants of a program.
-    state, step = jax.device_put(build(), shardings) if given else jax.jit(build, out_shardings=shardings)(), 0
+    state = jax.device_put(build(), shardings) if given else jax.jit(build, out_shardings=shardings)()
+    step, window = 0, []
   log = Log(folder, step, active=jax.process_index() == 0)
-  return Run(config, folder, recipe, mesh, data, size, total, log, checkpoints, stop, others), state
+  return Run(config, folder, recipe, mesh, data, size, total, log, checkpoints, stop, others, window), state
 
 
 def _steps(run: Run, state: TrainState, meter: Meter) -> TrainState:
@@ -168,7 +170,7 @@ def _steps(run: Run, state: TrainState, meter: Meter) -> TrainState:
   if step and run.epoch_of(step) > run.epoch_of(step - 1):
     _look_back(run, state, step)
   stream = Stream(run.data, run.train_size, config.batch_size, config.seed, run.mesh, step)
-  metrics, since, waited = None, time.monotonic(), 0.0
+  metrics, since, waited = metrics_of(run.window), time.monotonic(), 0.0
   report: dict[str, Any] = {}
   try:
     batches = iter(stream)
@@ -180,7 +182,7 @@ def _steps(run: Run, state: TrainState, meter: Meter) -> TrainState:
       state, report = advance(state, *rows)
       step += 1
       _check(before, step - 1, state)  # The step before: it is over, so reading it waits for nothing.
-      metrics = report["metrics"] if metrics is None else metrics.merge(report["metrics"])
+      metrics = metrics.merge(report["metrics"])
       meter(step * config.batch_size)
       leaving = vote(run.stop.asked)
       if step % config.log_every == 0 or step == run.total_steps:
@@ -188,13 +190,14 @@ def _steps(run: Run, state: TrainState, meter: Meter) -> TrainState:
         values = {name: float(value) for name, value in metrics.compute().items()}
         share = round(waited / max(seconds, 1e-9), 4)
         run.log.write(step, **values, seconds=round(seconds, 3), data_wait=share)
-        metrics, waited = None, 0.0
+        metrics, waited = metrics_of([]), 0.0
       ended = run.epoch_of(step) > run.epoch_of(step - 1) or step == run.total_steps
       due = step % config.save_every == 0
       if leaving or due or ended:
         _check(report, step, state)
-        run.checkpoints.save(step, stored(state), wait=leaving)
+        run.checkpoints.save(step, stored(state), sums_of(metrics))
       if leaving:
+        run.checkpoints.wait()
         raise _stopped(run, step)
       if ended:
         _look_back(run, state, step)
@@ -229,18 +232,19 @@ def _look_back(run: Run, state: TrainState, step: int) -> None:
   score = validate(recipe.plan.objective, classifier, images, labels, steps, stopping)
   if score is None:
     # Left here, where the checkpoint is: one step on, this epoch would never be looked at.
-    run.checkpoints.save(step, stored(state), wait=True)
+    run.checkpoints.wait()
     raise _stopped(run, step)
   scores = [Score(entry["clean"], entry["robust"]) for entry in run.log.entries if "robust" in entry]
   training = next((entry["accuracy"] for entry in reversed(run.log.entries) if "accuracy" in entry), 0.0)
   warning = overfitted([*scores, score], training)
   named = {"warning": warning} if warning else {}
-  run.log.write(step, epoch=run.epoch_of(step), clean=score.clean, robust=score.robust, **named)
-  if warning:
-    print(warning, flush=True)
   if not scores or score.robust > max(old.robust for old in scores):
     found = {"step": step, "clean": score.clean, "robust": score.robust}
     _save(run, _exported(run, variables), run.folder / "best", found)
+  # The line is written last: a run that is killed before it looks again.
+  run.log.write(step, epoch=run.epoch_of(step), clean=score.clean, robust=score.robust, **named)
+  if warning:
+    print(warning, flush=True)
 
 
 def host_variables(run: Run, state: TrainState) -> Any:

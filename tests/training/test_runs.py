@@ -18,7 +18,7 @@ import pytest
 from jaxrobust.core.errors import CorruptFileError, InputError, StoppedError, StorageError, TrainingError
 from jaxrobust.data.registry import load_data
 from jaxrobust.data.source import ArraySource
-from jaxrobust.models.zoo import fingerprint, load_classifier
+from jaxrobust.models.zoo import fingerprint, load_classifier, read_metadata
 from jaxrobust.training import loop
 from jaxrobust.training.config import TrainConfig
 from jaxrobust.training.logs import read_log
@@ -28,7 +28,7 @@ from jaxrobust.training.validation import Score, overfitted
 
 # Adversarial, averaged, augmented, with an epoch that ends inside a batch: 1297 = 10 × 128 + 17.
 OPTIONS = [
-  "--epochs=3", "--batch_size=128", "--save_every=4", "--log_every=1", "--holdout=37", "--seed=3",
+  "--epochs=3", "--batch_size=128", "--save_every=4", "--log_every=3", "--holdout=37", "--seed=3",
   "--techniques=('pad-crop-flip','mixup','fast-at','ema')", "--data=digits32-train", "--validate_steps=2",
 ]  # fmt: skip
 
@@ -82,7 +82,7 @@ def test_a_run_that_is_killed_and_stopped_ends_with_the_same_curve_and_weights(w
   finish(start(out))
   assert curve(out) == curve(whole)
   assert fingerprint(load_classifier(out)) == fingerprint(load_classifier(whole))
-  assert len(curve(whole)) == 30
+  assert len(curve(whole)) == 10
 
 
 def test_a_run_that_is_stopped_inside_a_validation_does_not_lose_it(tmp_path, monkeypatch):
@@ -103,6 +103,23 @@ def test_a_run_that_is_stopped_inside_a_validation_does_not_lose_it(tmp_path, mo
           for name in ("whole", "net")]  # fmt: skip
   assert seen[0] == seen[1] and len(seen[0]) == 2
   assert fingerprint(load_classifier(tmp_path / "net")) == fingerprint(load_classifier(tmp_path / "whole"))
+
+
+def test_a_run_that_is_killed_while_it_keeps_the_best_epoch_keeps_it_later(tmp_path, monkeypatch):
+  config = TrainConfig(epochs=2, batch_size=256, holdout=37, techniques=("fast-at",))
+  falling = {5: Score(0.5, 0.3), 10: Score(0.5, 0.2)}
+  monkeypatch.setattr(loop, "validate", lambda *_: falling[10 if (tmp_path / "best").exists() else 5])
+  save = loop._save
+
+  def killed(*_):
+    raise KeyboardInterrupt
+
+  monkeypatch.setattr(loop, "_save", killed)
+  with pytest.raises(KeyboardInterrupt):
+    train(config, tmp_path, quiet=True)
+  monkeypatch.setattr(loop, "_save", save)
+  train(config, tmp_path, quiet=True)
+  assert read_metadata(tmp_path)["notes"]["step"] == 5
 
 
 def test_damaged_checkpoints_are_passed_over_and_none_is_an_error(tmp_path, capfd):
@@ -194,7 +211,7 @@ def test_any_layout_of_devices_makes_the_same_weights(tmp_path, sharding, arch, 
   """
   # 5 steps of 128 of 1260 examples.
   techniques = f"--techniques=('pad-crop-flip','mixup','{objective}','ema')"
-  more = (f"--sharding={sharding}", "--epochs=0.5", f"--arch={arch}", techniques)
+  more = (f"--sharding={sharding}", "--epochs=0.5", "--log_every=1", f"--arch={arch}", techniques)
   weights = []
   for count, devices in ((1, 1), (1, 4), (2, 2)):
     out = tmp_path / f"{count}x{devices}"
