@@ -82,10 +82,12 @@ class Classifier:
     std: Sequence[float] | float = 1.0,
     num_classes: int | None = None,
     input_shape: tuple[int, int, int] | None = None,
+    dtype: Any = None,
   ) -> Classifier:
     """A linen module in evaluation mode: `module.apply(variables, (images - mean) / std)`.
 
-    Batch statistics are read, never written. `num_classes` defaults to the module's own attribute.
+    Batch statistics are read, never written. `num_classes` defaults to the module's own attribute. Normalised images
+    are cast to `dtype`, if any, and logits back to float32.
     """
     classes = num_classes if num_classes is not None else getattr(module, "num_classes", None)
     if classes is None:
@@ -98,7 +100,7 @@ class Classifier:
       "mean": jnp.asarray(mean, jnp.float32),
       "std": jnp.asarray(scale),
     }
-    return cls(weights, _ModuleApply(module), int(classes), False, input_shape)
+    return cls(weights, _ModuleApply(module, dtype), int(classes), False, input_shape)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,11 +121,14 @@ class _ModuleApply:
   """Normalises and applies a linen module whose call takes only images in evaluation mode."""
 
   module: Any
+  dtype: Any = None
 
   def __call__(self, variables: Any, images: Array, key: Array | None) -> Array:
     del key
     normalised = (images - variables["mean"]) / variables["std"]
-    return self.module.apply(variables["module"], normalised)
+    if self.dtype is None:
+      return self.module.apply(variables["module"], normalised)
+    return self.module.apply(variables["module"], normalised.astype(self.dtype)).astype(jnp.float32)
 
 
 def check_logits(classifier: Classifier, image_shape: tuple[int, int, int]) -> None:

@@ -29,8 +29,10 @@ class EMA:
       raise InputError(f"the decay must be in [0, 1), got {self.decay}")
 
   def average(self, average: Any, weights: Any, clock: Clock) -> Any:
-    del clock
-    return jax.tree.map(lambda old, new: self.decay * old + (1 - self.decay) * new, average, weights)
+    moved = jax.tree.map(lambda old, new: self.decay * old + (1 - self.decay) * new, average, weights)
+    if clock.updated is True:
+      return moved
+    return jax.tree.map(lambda old, new: jnp.where(clock.updated, new, old), average, moved)
 
 
 @TECHNIQUES.register("swa")

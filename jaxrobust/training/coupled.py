@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Hashable
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -30,24 +30,30 @@ class _CoupledApply:
   """Normalises and applies a linen module in training mode to a whole batch, also under `vmap`."""
 
   module: nn.Module
+  dtype: Any = None
 
   def __call__(self, variables: Any, images: Array, key: Array | None) -> Array:
     del key
-    return _together(self.module)(variables, images)
+    return _together(self.module, self.dtype)(variables, images)
 
 
 def coupled_classifier(classifier: Classifier, module: nn.Module, key: Array) -> Classifier:
   """`classifier`, a module in evaluation mode, in training mode; `key` is for dropout."""
   variables = {**classifier.variables, "dropout": jax.random.key_data(key)}
-  return dataclasses.replace(classifier, variables=variables, apply=_CoupledApply(module))
+  return dataclasses.replace(classifier, variables=variables, apply=_CoupledApply(module, classifier.apply.dtype))  # type: ignore[attr-defined]
 
 
 def features_of(classifier: Classifier, images: Array) -> Array:
   """What the head of a module sees, for a whole batch, in the classifier's own mode."""
-  variables, module = classifier.variables, classifier.apply.module  # type: ignore[attr-defined]
-  normalised = (images - variables["mean"]) / variables["std"]
+  variables, apply = classifier.variables, cast(_CoupledApply, classifier.apply)
   options = _training(variables) if "dropout" in variables else {}
-  return with_features(module, variables["module"], normalised, **options)[1].astype(jnp.float32)
+  normalised = _normalised(variables, images, apply.dtype)
+  return with_features(apply.module, variables["module"], normalised, **options)[1].astype(jnp.float32)
+
+
+def _normalised(variables: Any, images: Array, dtype: Any) -> Array:
+  normalised = (images - variables["mean"]) / variables["std"]
+  return normalised if dtype is None else normalised.astype(dtype)
 
 
 def _training(variables: Any) -> dict[str, Any]:
@@ -56,13 +62,13 @@ def _training(variables: Any) -> dict[str, Any]:
 
 
 @functools.cache
-def _together(module: nn.Module) -> Callable[[Any, Array], Array]:
+def _together(module: nn.Module, dtype: Any) -> Callable[[Any, Array], Array]:
   # How to put a pull-back together again from the arrays that it holds, by their shapes: `vmap` carries arrays alone.
   trees: dict[Hashable, Any] = {}
 
   def logits(variables: Any, images: Array) -> Array:
-    normalised = (images - variables["mean"]) / variables["std"]
-    return module.apply(variables["module"], normalised, **_training(variables))[0]
+    normalised = _normalised(variables, images, dtype)
+    return module.apply(variables["module"], normalised, **_training(variables))[0].astype(jnp.float32)
 
   @_over_the_batch
   def plain(variables: Any, images: Array) -> tuple[Array, list[Array]]:

@@ -167,7 +167,7 @@ def _steps(run: Run, state: TrainState, meter: Meter) -> TrainState:
   advance = make_step(run.recipe, run.mesh, shardings, run.others)
   vote = Vote(run.mesh)
   # An epoch that ended right at the checkpoint may not have been looked at yet.
-  if step and run.epoch_of(step) > run.epoch_of(step - 1):
+  if step and _ends_epoch(run, step):
     _look_back(run, state, step)
   stream = Stream(run.data, run.train_size, config.batch_size, config.seed, run.mesh, step)
   metrics, since, waited = metrics_of(run.window), time.monotonic(), 0.0
@@ -191,7 +191,7 @@ def _steps(run: Run, state: TrainState, meter: Meter) -> TrainState:
         share = round(waited / max(seconds, 1e-9), 4)
         run.log.write(step, **values, seconds=round(seconds, 3), data_wait=share)
         metrics, waited = metrics_of([]), 0.0
-      ended = run.epoch_of(step) > run.epoch_of(step - 1) or step == run.total_steps
+      ended = _ends_epoch(run, step)
       due = step % config.save_every == 0
       if leaving or due or ended:
         _check(report, step, state)
@@ -204,6 +204,10 @@ def _steps(run: Run, state: TrainState, meter: Meter) -> TrainState:
   finally:
     stream.close()
   return state
+
+
+def _ends_epoch(run: Run, step: int) -> bool:
+  return run.epoch_of(step) > run.epoch_of(step - 1) or step == run.total_steps
 
 
 def _stopped(run: Run, step: int) -> StoppedError:

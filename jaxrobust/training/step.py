@@ -140,7 +140,7 @@ def train_step(
     finite = jax.tree.map(lambda flags: jnp.all(flags, axis=0), seen.finite)
     seen = _Seen(seen.values.ravel(), seen.correct.ravel(), finite)
   if recipe.plan.average is not None:
-    clock = Clock(begun.step, recipe.total_steps, recipe.epoch_steps)
+    clock = Clock(begun.step, recipe.total_steps, recipe.epoch_steps, _updated(state.opt_state))
     average = recipe.plan.average.average(begun.average, (state.params, state.batch_stats), clock)
     state = state._replace(average=average)
   report = {
@@ -149,6 +149,11 @@ def train_step(
     "loss": jnp.mean(seen.values),
   }
   return state._replace(step=begun.step + 1), report
+
+
+def _updated(opt_state: Any) -> Array | bool:
+  """Whether the step changed the weights, or only added to gradients that are averaged over several."""
+  return opt_state.mini_step == 0 if isinstance(opt_state, optax.MultiStepsState) else True
 
 
 def _prepared(recipe: Recipe, step: Array, images: Array, labels: Array, ids: Array) -> tuple[Batch, Array, Array]:
@@ -220,8 +225,11 @@ def statistics_after(
 
 def _context(recipe: Recipe, state: TrainState, batch: Batch, others: Mapping[str, Classifier], key: Array) -> Context:
   """What the objective may use, with what it crafts."""
-  frozen = jax.lax.stop_gradient(_cast(as_variables(state.params, state.batch_stats), recipe.dtype))
-  classifier = Classifier.from_module(recipe.module, frozen, mean=recipe.mean, std=recipe.std)
+  # Statistics stay as they are: rounded to bfloat16 they would be those of another network.
+  frozen = jax.lax.stop_gradient(as_variables(_cast(state.params, recipe.dtype), state.batch_stats))
+  classifier = Classifier.from_module(
+    recipe.module, frozen, mean=recipe.mean, std=recipe.std, dtype=None if recipe.dtype == jnp.float32 else recipe.dtype
+  )
   context = Context(
     classifier,
     state.batch_stats,

@@ -99,11 +99,12 @@ class Batch(NamedTuple):
 
 
 class Clock(NamedTuple):
-  """When an update happens: steps made before it, steps of the whole run, steps of an epoch."""
+  """When a step happens: steps made before it, of the whole run and of an epoch; whether it changed the weights."""
 
   step: Array
   total: int
   epoch: float
+  updated: Array | bool = True
 
 
 Margin = Callable[[Array, Array], Array]

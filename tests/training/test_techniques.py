@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import re
 
 import jax
 import jax.numpy as jnp
@@ -16,10 +18,11 @@ from jaxrobust.testing import CLASSES, examples, fixture
 from jaxrobust.training.adversarial import craft
 from jaxrobust.training.objectives import kl_divergence, soft_cross_entropy
 from jaxrobust.training.operations import OPERATIONS
+from jaxrobust.training.optimisers import make_optimiser
 from jaxrobust.training.randaugment import SPACE
 from jaxrobust.training.state import init_state
 from jaxrobust.training.step import Recipe, culprit, train_step
-from jaxrobust.training.technique import HOOKS, TECHNIQUES, Batch, make_plan, make_technique, prepare
+from jaxrobust.training.technique import HOOKS, TECHNIQUES, Batch, Clock, make_plan, make_technique, prepare
 from jaxrobust.training.trades import trades_loss
 from jaxrobust.training.validation import validate
 
@@ -119,7 +122,7 @@ def test_ema_equals_its_closed_form():
   ema = make_technique("ema", decay=0.9)
   average, weight = {"w": jnp.array(1.0)}, {"w": jnp.array(5.0)}
   for step in range(7):
-    average = ema.average(average, weight, step)
+    average = ema.average(average, weight, Clock(jnp.int32(step), 7, 1.0))
   assert float(average["w"]) == pytest.approx(0.9**7 * 1 + (1 - 0.9**7) * 5)
 
 
@@ -185,8 +188,6 @@ def test_the_attack_of_trades_raises_the_divergence():
 
 def test_bfloat16_keeps_float32_weights_and_comes_close():
   exact, _ = run_steps(recipe())
-  import dataclasses
-
   coarse, report = run_steps(dataclasses.replace(recipe(), dtype=jnp.bfloat16))
   for one, other in zip(jax.tree.leaves(exact.params), jax.tree.leaves(coarse.params), strict=True):
     assert other.dtype == jnp.float32
@@ -194,21 +195,32 @@ def test_bfloat16_keeps_float32_weights_and_comes_close():
   assert np.isfinite(float(report["loss"]))
 
 
-def test_accumulated_batches_make_one_update_of_their_mean():
-  images, labels = digits(32)
-  from jaxrobust.training.optimisers import make_optimiser
+@pytest.mark.parametrize("crafting", ["eval", "train"])
+def test_bfloat16_crafts_in_bfloat16_too(crafting):
+  one = recipe("pgd-at", module=make_model("resnet20"), **{"pgd-at": {"num_steps": 2, "crafting": crafting}})
+  one = dataclasses.replace(one, dtype=jnp.bfloat16)
+  build = lambda: init_state(one.module, one.optimiser, KEY, (32, 32, 3), averaged=False)
+  images, labels = digits(4)
+  step = lambda state: train_step(one, state, images, labels, np.arange(4))
+  text = str(jax.make_jaxpr(step)(jax.eval_shape(build)))
+  kinds = re.findall(r":(\w+)\[[^=]*\] = conv_general_dilated", text)
+  assert len(kinds) > 60 and set(kinds) == {"bf16"}
 
+
+def test_accumulated_batches_make_one_update_of_their_mean():
+  images, labels = digits(64)
   options = {"learning_rate": 0.1, "weight_decay": 0.0, "updates": 10, "warmup": 0}
   states = []
   for accumulate, size in ((1, 32), (2, 16)):
     optimiser = make_optimiser("sgd", "constant", accumulate=accumulate, **options)
-    one = Recipe(make_model("cnn-tiny"), 10, (0.5,) * 3, (0.5,) * 3, make_plan((), {}), optimiser)
-    state = init_state(one.module, optimiser, KEY, (32, 32, 3), averaged=False)
+    plan = make_plan(["ema"], {"ema": {"decay": 0.5}})
+    one = Recipe(make_model("cnn-tiny"), 10, (0.5,) * 3, (0.5,) * 3, plan, optimiser)
+    state = init_state(one.module, optimiser, KEY, (32, 32, 3), averaged=True)
     step = jax.jit(functools.partial(train_step, one))
-    for start in range(0, 32, size):
+    for start in range(0, 64, size):
       rows = slice(start, start + size)
-      state, _ = step(state, images[rows], labels[rows], np.arange(32)[rows])
-    states.append(state.params)
+      state, _ = step(state, images[rows], labels[rows], np.arange(64)[rows])
+    states.append((state.params, state.average))
   for one, other in zip(*map(jax.tree.leaves, states), strict=True):
     np.testing.assert_allclose(one, other, atol=1e-6)
 
