@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from ml_collections import ConfigDict
 
 from jaxrobust.cli.configuration import load_config, parse
 from jaxrobust.cli.runs import MODELS_FOLDER, pick_run
 from jaxrobust.core.compilation import enable_compilation_cache
-from jaxrobust.core.errors import InputError, JaxrobustError, first_line
+from jaxrobust.core.errors import InputError, JaxrobustError, StoppedError, first_line
 
 # Another process of a distributed run is gone; start all of them again to continue.
 LOST = 76
+_GRACE = 2.0
 
 
 def run(argv: list[str]) -> int:
@@ -40,24 +42,32 @@ def run(argv: list[str]) -> int:
   from jaxrobust.training.loop import check_train_config, train
 
   process, processes = process_share(config.distributed, config.processes)
-  check_train_config(settings)
   if not config.quiet and process == 0:
     devices = f"{jax.device_count()} {jax.default_backend()} devices in {processes} processes"
     print(f"training {settings.arch} on {settings.data}: {devices}, sharding {settings.sharding}", file=sys.stderr)
   try:
+    check_train_config(settings)
     folder = train(settings, out, title=f"train {settings.arch}", quiet=config.quiet)
-  except JaxrobustError:
-    raise
+  except StoppedError:
+    raise  # All processes leave together.
   except Exception as error:
     if processes == 1:
       raise
-    # A collective failed because another process is gone. An orderly exit would wait for it.
-    reason = first_line(error)
-    print(f"error: process {process} lost the others: {reason}", file=sys.stderr, flush=True)
-    os._exit(LOST)
+    _leave(process, error)
   if process == 0:
     print(f"the classifier is in {folder}")
   return 0
+
+
+def _leave(process: int, error: Exception) -> NoReturn:
+  """Ends one process of several at once: an orderly exit would wait for the others, who wait for this one."""
+  known = isinstance(error, JaxrobustError)
+  # A collective that fails does so because another process is gone.
+  text = str(error) if known else f"process {process} lost the others: {first_line(error)}"
+  print(f"error: {text}", file=sys.stderr, flush=True)
+  if process == 0:
+    time.sleep(_GRACE)  # It holds the runtime together: those who found the same error have time to say so.
+  os._exit(error.exit_code if isinstance(error, JaxrobustError) else LOST)
 
 
 class _Study:

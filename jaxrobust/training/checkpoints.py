@@ -10,12 +10,14 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import jax
 import orbax.checkpoint as ocp
+from jax.experimental import multihost_utils
 
 from jaxrobust.core.errors import CorruptFileError, StorageError, first_line
 
@@ -37,6 +39,8 @@ class Checkpoints:
     """Starts writing the state after `step` steps, and the sums of the log line that is not full yet."""
     with self._writing():
       if step not in self._manager.all_steps():
+        if not self._manager.should_save(step):
+          raise StorageError(f"{self.folder} holds checkpoints of later steps than {step}")
         items = {_STATE: ocp.args.StandardSave(state), _WINDOW: ocp.args.JsonSave({"sums": window})}
         self._manager.save(step, args=ocp.args.Composite(**items))
 
@@ -49,6 +53,8 @@ class Checkpoints:
   def _writing(self) -> Iterator[None]:
     try:
       yield
+    except StorageError:
+      raise
     except (OSError, ValueError) as error:
       raise StorageError(f"cannot write a checkpoint to {self.folder}: {first_line(error)}") from None
 
@@ -72,6 +78,21 @@ class Checkpoints:
       raise CorruptFileError(f"no checkpoint in {self.folder} can be read: {reason}")
     return None
 
+  def drop_after(self, step: int) -> None:
+    """Puts later checkpoints aside: Orbax would keep those that cannot be read, and refuse earlier steps."""
+    later = [each for each in self._manager.all_steps() if each > step]
+    if not later:
+      return
+    with self._writing():
+      if jax.process_index() == 0:
+        for each in later:
+          aside = self.folder.with_name(f"{self.folder.name}-unreadable") / f"{each}-{time.time_ns()}"
+          aside.parent.mkdir(exist_ok=True)
+          (self.folder / str(each)).rename(aside)
+      multihost_utils.sync_global_devices("checkpoints put aside")
+      self._manager.reload()
+
   def close(self) -> None:
     """Waits for what is being written."""
-    self._manager.close()
+    with self._writing():
+      self._manager.close()

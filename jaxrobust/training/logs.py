@@ -5,16 +5,18 @@ A continued run drops the lines of steps it repeats, so that the file reads as i
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from jaxrobust.core.errors import StorageError
 from jaxrobust.core.files import atomic_write
 
-_WRITERS = ("tensorboardX", "torch.utils.tensorboard", "tensorboard.summary.writer")
+_WRITERS = ("tensorboardX", "torch.utils.tensorboard")
 
 
 class Log:
@@ -27,29 +29,36 @@ class Log:
     self._events = None
     if not active:
       return
-    try:
+    with self._writing():
       atomic_write(self.path, "".join(json.dumps(entry) + "\n" for entry in self.entries))
       self._file = self.path.open("a")
-    except OSError as error:
-      raise StorageError(f"cannot write {self.path}: {error.strerror or error}") from None
-    self._events = _event_writer(folder)
+    self._events = _event_writer(folder, step)
 
   def write(self, step: int, **values: Any) -> None:
     """Adds an entry; numbers also go to TensorBoard."""
     entry = {"step": step, **values}
     self.entries.append(entry)
     if self._file is not None:
-      self._file.write(json.dumps(entry) + "\n")
-      self._file.flush()
+      with self._writing():
+        self._file.write(json.dumps(entry) + "\n")
+        self._file.flush()
     if self._events is not None:
       for name, value in values.items():
         if isinstance(value, int | float):
           self._events.add_scalar(name, value, step)
 
   def close(self) -> None:
-    for writer in (self._file, self._events):
-      if writer is not None:
-        writer.close()
+    with self._writing():
+      for writer in (self._file, self._events):
+        if writer is not None:
+          writer.close()
+
+  @contextlib.contextmanager
+  def _writing(self) -> Iterator[None]:
+    try:
+      yield
+    except OSError as error:
+      raise StorageError(f"cannot write {self.path}: {error.strerror or error}") from None
 
 
 def read_log(path: str | os.PathLike) -> list[dict[str, Any]]:
@@ -69,10 +78,10 @@ def read_log(path: str | os.PathLike) -> list[dict[str, Any]]:
   return entries
 
 
-def _event_writer(folder: Path) -> Any | None:
+def _event_writer(folder: Path, step: int) -> Any | None:
   for name in _WRITERS:
     try:
-      return importlib.import_module(name).SummaryWriter(str(folder / "tensorboard"))
+      return importlib.import_module(name).SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)
     except (ImportError, AttributeError):
       continue
   return None

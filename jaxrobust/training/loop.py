@@ -36,6 +36,7 @@ from jaxrobust.training.inputs import check_inputs, known_content
 from jaxrobust.training.logs import Log
 from jaxrobust.training.others import load_others
 from jaxrobust.training.pretraining import backbone_of, backbone_variables
+from jaxrobust.training.processes import check_alike
 from jaxrobust.training.recipes import exported_options, make_recipe
 from jaxrobust.training.signals import StopRequest, Vote
 from jaxrobust.training.state import TrainState, begin_memory, init_state, state_shardings, stored, variables_of
@@ -91,6 +92,8 @@ def train(
     StoppedError: the process was asked to end (SIGTERM); a checkpoint is saved.
     TrainingError: the loss is not a number.
   """
+  if "://" in str(out):
+    raise InputError(f"a run is a folder that all its machines see, not {out}: mount the bucket, and name the mount")
   folder = Path(out)
   if _finished(config, folder):
     return folder
@@ -136,6 +139,8 @@ def _start(config: TrainConfig, folder: Path, mesh: Mesh, stop: StopRequest) -> 
   shape = data.take(np.arange(1))[0].shape[1:]
   given = start_from(config.init, recipe.module, shape) if config.init else None
   others, inputs = load_others(recipe.plan.classifiers, recipe.num_classes, shape, mesh, config.sharding)
+  inputs |= known_content(config.data, data)
+  check_alike(config.identity() | {"the content of the data": inputs, "the number of examples": len(data)})
   key, averaged = jax.random.key(config.seed), recipe.plan.average is not None
   memory = lambda: begin_memory(recipe.plan.objective, (config.batch_size, *shape), count_ids(data))
   build = lambda: init_state(recipe.module, recipe.optimiser, key, shape, averaged, given, memory())
@@ -147,11 +152,13 @@ def _start(config: TrainConfig, folder: Path, mesh: Mesh, stop: StopRequest) -> 
     raise StorageError(f"cannot write the run to {folder}: {error.strerror or error}") from None
   if jax.process_index() == 0:
     write_json(folder / _RUN, config.identity())
-  check_inputs(folder, inputs | known_content(config.data, data), write=jax.process_index() == 0)
+  check_inputs(folder, inputs, write=jax.process_index() == 0)
   checkpoints = Checkpoints(folder / "checkpoints")
   restored = checkpoints.restore(stored(shapes), stored(shardings))
+  check_alike({"the checkpoint that they read": restored and restored[0]})
   if restored:
     step, state, window = restored[0], TrainState(**restored[1]), restored[2]
+    checkpoints.drop_after(step)
   else:
     # Weights that are given must not become constants of a program.
     state = jax.device_put(build(), shardings) if given else jax.jit(build, out_shardings=shardings)()

@@ -21,7 +21,7 @@ from jaxrobust.data.source import ArraySource
 from jaxrobust.models.zoo import fingerprint, load_classifier, read_metadata
 from jaxrobust.training import loop
 from jaxrobust.training.config import TrainConfig
-from jaxrobust.training.logs import read_log
+from jaxrobust.training.logs import Log, read_log
 from jaxrobust.training.loop import train
 from jaxrobust.training.stream import Mixture, batch_ids, stream_ids
 from jaxrobust.training.validation import Score, overfitted
@@ -85,8 +85,9 @@ def test_a_run_that_is_killed_and_stopped_ends_with_the_same_curve_and_weights(w
   assert len(curve(whole)) == 10
 
 
-def test_a_run_that_is_stopped_inside_a_validation_does_not_lose_it(tmp_path, monkeypatch):
-  config = TrainConfig(epochs=2, batch_size=256, log_every=1, holdout=37, techniques=("fast-at",), validate_steps=2)
+@pytest.mark.parametrize("epochs, stopped_at", [(2, "step 5 of 10"), (0.5, "step 3 of 3")])
+def test_a_run_that_is_stopped_inside_a_validation_does_not_lose_it(tmp_path, monkeypatch, epochs, stopped_at):
+  config = TrainConfig(epochs=epochs, batch_size=256, holdout=37, techniques=("fast-at",), validate_steps=2)
   train(config, tmp_path / "whole", quiet=True)
   original = loop.validate
 
@@ -95,13 +96,13 @@ def test_a_run_that_is_stopped_inside_a_validation_does_not_lose_it(tmp_path, mo
     return original(*arguments)
 
   monkeypatch.setattr(loop, "validate", interrupted)
-  with pytest.raises(StoppedError, match="asked to stop after step 5 of 10"):
+  with pytest.raises(StoppedError, match=f"asked to stop after {stopped_at}"):
     train(config, tmp_path / "net", quiet=True)
   monkeypatch.setattr(loop, "validate", original)
   train(config, tmp_path / "net", quiet=True)
   seen = [[(e["step"], e["clean"], e["robust"]) for e in read_log(tmp_path / name / "train.jsonl") if "robust" in e]
           for name in ("whole", "net")]  # fmt: skip
-  assert seen[0] == seen[1] and len(seen[0]) == 2
+  assert seen[0] == seen[1] and len(seen[0]) == max(1, int(epochs))
   assert fingerprint(load_classifier(tmp_path / "net")) == fingerprint(load_classifier(tmp_path / "whole"))
 
 
@@ -112,10 +113,10 @@ def test_a_run_that_is_killed_while_it_keeps_the_best_epoch_keeps_it_later(tmp_p
   save = loop._save
 
   def killed(*_):
-    raise KeyboardInterrupt
+    raise RuntimeError("killed")
 
   monkeypatch.setattr(loop, "_save", killed)
-  with pytest.raises(KeyboardInterrupt):
+  with pytest.raises(RuntimeError, match="killed"):
     train(config, tmp_path, quiet=True)
   monkeypatch.setattr(loop, "_save", save)
   train(config, tmp_path, quiet=True)
@@ -132,6 +133,9 @@ def test_damaged_checkpoints_are_passed_over_and_none_is_an_error(tmp_path, capf
   train(config, out, quiet=True)
   assert "cannot be read" in capfd.readouterr().err
   assert fingerprint(load_classifier(out)) == reference
+  (out / "classifier.json").unlink()
+  train(config, out, quiet=True)  # The damaged one was put aside, and written anew.
+  assert "cannot be read" not in capfd.readouterr().err
   (out / "classifier.json").unlink()
   for path in (out / "checkpoints").iterdir():
     damage(path)
@@ -151,6 +155,17 @@ def test_an_unwritable_folder_is_one_line(tmp_path):
   (tmp_path / "file").write_text("")
   with pytest.raises(StorageError, match="cannot write the run to"):
     train(TrainConfig(epochs=1, batch_size=256), tmp_path / "file" / "net", quiet=True)
+  with pytest.raises(InputError, match="a run is a folder that all its machines see, not gs://bucket/net"):
+    train(TrainConfig(), "gs://bucket/net")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_disk_that_fills_up_is_one_line(tmp_path):
+  log = Log(tmp_path, 0)
+  (tmp_path / "train.jsonl").unlink()
+  log._file = open("/dev/full", "w")  # noqa: SIM115 - closing it fails too
+  with pytest.raises(StorageError, match=r"cannot write .*train.jsonl: No space left on device"):
+    log.write(1, loss=0.5)
 
 
 def test_a_loss_that_is_not_a_number_stops_the_run_and_names_the_step(tmp_path):
@@ -236,6 +251,25 @@ def test_when_one_process_dies_the_others_end_and_the_run_goes_on(whole, tmp_pat
   finish(start(out))
   assert [step for step, _ in curve(out)] == [step for step, _ in curve(whole)]
   np.testing.assert_allclose([loss for _, loss in curve(out)], [loss for _, loss in curve(whole)], rtol=1e-3)
+
+
+def test_processes_that_were_started_differently_are_refused(tmp_path):
+  address = {"JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{port()}", "JAX_NUM_PROCESSES": "2"}
+  pair = [
+    start(tmp_path, "--distributed", f"--learning_rate=0.{index + 1}", **address, JAX_PROCESS_ID=str(index))
+    for index in range(2)
+  ]
+  for process in pair:
+    assert "the processes of this run differ in learning_rate: start all with the same command" in finish(process, 2)
+  assert not (tmp_path / "run.json").exists()
+
+
+def test_an_error_of_one_process_ends_all(tmp_path):
+  (tmp_path / "best").write_text("in the way")
+  chief, other = processes(tmp_path, 2, 1, "--epochs=1")
+  assert "best" in finish(chief, 3)
+  other.communicate(timeout=60)
+  assert other.returncode not in (0, None)
 
 
 def mixture(rows: int = 16) -> Mixture:
