@@ -2,9 +2,10 @@
 
 jaxrobust train --config configs/ares_bench.py:swin_base_patch4_window7_224 --data=imagenet-train --out=runs/swin-b
 
-PGD-3 at linf 4/255 with steps of 2/3 eps that grow from zero over 5 epochs, EMA 0.9998, label smoothing 0.1, Mixup,
+PGD-3 at linf 4/255 with steps of 2/3 eps, both growing from zero over 5 epochs, EMA 0.9998, label smoothing 0.1, Mixup,
 RandAugment, colour jitter, random erasing, no weight decay. Transformers and ConvNeXt: AdamW, 300 epochs, cosine;
-others: SGD, 95 epochs, a tenth of the rate every 30. "ARCH,runlocal" takes a minute on a CPU.
+others: SGD, 95 epochs, a tenth of the rate every 30. "ARCH,runlocal" takes a minute on a CPU. In the authors' code the
+step grows alone, epoch by epoch, from a random start in the whole ball.
 """
 
 from ml_collections import ConfigDict
@@ -36,7 +37,7 @@ def get_config(arg: str = "resnet50") -> ConfigDict:
   )
   config.precision = "bfloat16"
   if arch.startswith(_ADAMW):
-    config.optimiser, config.learning_rate, config.clip = "adamw", 5e-4, 1.0
+    config.optimiser, config.learning_rate = "adamw", 5e-4
     config.epochs, config.schedule = 300.0, "cosine"
   else:
     config.optimiser, config.learning_rate = "sgd", 0.2

@@ -14,6 +14,8 @@ EPS = "8/255"
 def get_config(arg: str = "standard") -> ConfigDict:
   """`arg` names the network; ",runlocal" after it makes everything small enough for a minute on a CPU."""
   name, _, mode = arg.partition(",")
+  if mode not in ("", "runlocal"):
+    raise ValueError(f"an argument is NAME[,runlocal], not {arg}")
   config = ConfigDict()
   config.arch = "resnet20"
   config.data = "cifar10-train"

@@ -22,6 +22,8 @@ from ml_collections import ConfigDict
 from jaxrobust.core.errors import InputError, first_line
 from jaxrobust.core.registry import unknown_name
 
+_OPEN = ("options", "arch_options")
+
 Load = Callable[[str, dict[str, str]], ConfigDict]
 """(path, overrides as texts) -> config."""
 
@@ -55,19 +57,23 @@ def set_option(config: ConfigDict, name: str, text: str) -> None:
   0.001
   """
   node, path = config, name.split(".")
+  # Who takes them refuses what it does not know: an attack, a technique, an architecture.
+  open_ended = path[0] in _OPEN and path[0] in config and len(path) > 1
   for key in path[:-1]:
+    if key not in node and open_ended:
+      with node.unlocked():
+        node[key] = ConfigDict()
     if key not in node or not isinstance(node[key], ConfigDict):
       raise unknown_name("option", name, sorted(node))
     node = node[key]
   key = path[-1]
-  if key not in node:
-    # An attack's options are open: the attack itself refuses what it does not know.
-    if node is not config and name.startswith("options."):
-      with node.unlocked():
-        node[key] = _literal(text)
-      return
+  if key in node:
+    node[key] = _typed(name, text, node[key])
+  elif open_ended:
+    with node.unlocked():
+      node[key] = _literal(text)
+  else:
     raise unknown_name("option", name, sorted(node))
-  node[key] = _typed(name, text, node[key])
 
 
 def _literal(text: str) -> Any:
@@ -83,6 +89,11 @@ def _typed(name: str, text: str, old: Any) -> Any:
   value = {"true": True, "false": False}.get(text.lower(), _literal(text))
   if isinstance(old, float) and isinstance(value, int) and not isinstance(value, bool):
     return float(value)
+  if isinstance(old, tuple):
+    # `a,b` and `['a', 'b']` are the names that `('a', 'b')` is.
+    return tuple(value) if isinstance(value, list | tuple) else tuple(text.split(",")) if text else ()
+  if isinstance(old, ConfigDict) and isinstance(value, dict):
+    return ConfigDict(value)
   if old is not None and type(value) is not type(old):
     raise InputError(f"option {name} takes {type(old).__name__}, got {text!r}")
   return value

@@ -38,7 +38,7 @@ class TrainConfig:
     attack_warmup_epochs: how long the budget of the training attack grows from zero.
     precision: of the forward and backward passes; weights and updates are float32.
     sharding: "data" copies weights to every device, "fsdp" splits weights and optimiser state.
-    holdout: examples kept from the end of the training set to choose the best epoch by; 0 keeps the last epoch.
+    holdout: examples of the training set kept to choose the best epoch by; 0 keeps the last epoch.
     validate_steps: of the PGD attack it is chosen by, at the budget trained for; no attack for standard training.
     seed: of initialisation, order, augmentation and random starts.
     save_every, log_every: steps between checkpoints and between log lines.

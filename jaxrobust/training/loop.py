@@ -42,7 +42,7 @@ from jaxrobust.training.signals import StopRequest, Vote
 from jaxrobust.training.state import TrainState, begin_memory, init_state, state_shardings, stored, variables_of
 from jaxrobust.training.statistics import measured
 from jaxrobust.training.step import Recipe, culprit, make_step, metrics_of, sums_of
-from jaxrobust.training.stream import Stream, count_ids, training_data
+from jaxrobust.training.stream import Stream, count_ids, split_ids, training_data
 from jaxrobust.training.validation import Score, overfitted, validate
 
 _RUN = "run.json"
@@ -137,7 +137,7 @@ def _start(config: TrainConfig, folder: Path, mesh: Mesh, stop: StopRequest) -> 
   total = max(1, math.ceil(config.epochs * size / config.batch_size))
   recipe = make_recipe(config, data.num_classes, size, total)
   shape = data.take(np.arange(1))[0].shape[1:]
-  given = start_from(config.init, recipe.module, shape) if config.init else None
+  given = start_from(config.init, recipe.module, shape, config.seed) if config.init else None
   others, inputs = load_others(recipe.plan.classifiers, recipe.num_classes, shape, mesh, config.sharding)
   inputs |= known_content(config.data, data)
   check_alike(config.identity() | {"the content of the data": inputs, "the number of examples": len(data)})
@@ -234,7 +234,7 @@ def _look_back(run: Run, state: TrainState, step: int) -> None:
   variables = host_variables(run, state)
   if not run.chief:
     return
-  images, labels = run.data.take(np.arange(run.train_size, len(run.data)))
+  images, labels = run.data.take(split_ids(len(run.data), run.train_size)[1])
   recipe = run.recipe
   classifier = Classifier.from_module(recipe.module, variables, mean=recipe.mean, std=recipe.std)
   steps = run.config.validate_steps

@@ -14,9 +14,14 @@ OPTIMISERS: Registry[Callable[[optax.Schedule, float], optax.GradientTransformat
 SCHEDULES: Registry[Callable[[float, int], optax.Schedule]] = Registry("schedule")
 
 
+# As timm and Swin's authors leave them out: places and tokens are not weights of a sum.
+_UNDECAYED = ("pos_embed", "cls_token", "mask_token", "relative_position_bias_table")
+
+
 def decays(params: Any) -> Any:
-  """Which parameters decay: matrices and kernels; biases and normalisation scales do not."""
-  return jax.tree.map(lambda leaf: leaf.ndim > 1, params)
+  """Which parameters decay: matrices and kernels; biases, normalisation scales and embeddings do not."""
+  last = lambda path: getattr(path[-1], "key", None)
+  return jax.tree_util.tree_map_with_path(lambda path, leaf: leaf.ndim > 1 and last(path) not in _UNDECAYED, params)
 
 
 @OPTIMISERS.register("sgd")

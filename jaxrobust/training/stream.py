@@ -8,6 +8,7 @@ every batch from a second source, in an order of its own that is just as repeata
 
 from __future__ import annotations
 
+import functools
 import queue
 import threading
 from collections.abc import Callable, Iterator
@@ -51,6 +52,19 @@ def stream_ids(size: int, seed: int, start: int, count: int) -> np.ndarray:
     parts.append(order)
     start, count = start + len(order), count - len(order)
   return np.concatenate(parts)
+
+
+@functools.lru_cache(maxsize=4)
+def split_ids(total: int, size: int) -> tuple[np.ndarray, np.ndarray]:
+  """The examples trained on and those held out: drawn from all over the set, since files come class by class.
+
+  The same for every seed: a network that is tuned from another one holds out what that one did.
+
+  >>> [part.tolist() for part in split_ids(5, 3)], split_ids(2, 2)[0].tolist()
+  ([[2, 4, 3], [0, 1]], [0, 1])
+  """
+  order = np.random.default_rng(0).permutation(total) if size < total else np.arange(total)
+  return order[:size], order[size:]
 
 
 @dataclass(frozen=True)
@@ -116,7 +130,7 @@ def count_ids(data: DataSource) -> int:
 def batch_ids(data: DataSource, size: int, seed: int, step: int, batch_size: int) -> np.ndarray:
   """The examples of batch number `step`; those of an extra source come last."""
   extra = data.rows if isinstance(data, Mixture) else 0
-  ids = stream_ids(size, seed, step * (batch_size - extra), batch_size - extra)
+  ids = split_ids(len(data), size)[0][stream_ids(size, seed, step * (batch_size - extra), batch_size - extra)]
   if not isinstance(data, Mixture):
     return ids
   # Another seed: two sources of one size must not go through their examples in the same order.

@@ -39,6 +39,8 @@ def test_rates(name, step, wanted):
 
 def test_biases_and_scales_do_not_decay():
   assert decays({"kernel": jnp.zeros((3, 3, 2, 4)), "scale": jnp.zeros(4)}) == {"kernel": True, "scale": False}
+  tokens = ("cls_token", "pos_embed", "relative_position_bias_table")
+  assert decays({"block": {name: jnp.zeros((1, 2, 4)) for name in tokens}}) == {"block": dict.fromkeys(tokens, False)}
 
 
 def test_accumulated_gradients_make_one_update_of_their_mean():

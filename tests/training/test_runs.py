@@ -18,12 +18,14 @@ import pytest
 from jaxrobust.core.errors import CorruptFileError, InputError, StoppedError, StorageError, TrainingError
 from jaxrobust.data.registry import load_data
 from jaxrobust.data.source import ArraySource
-from jaxrobust.models.zoo import fingerprint, load_classifier, read_metadata
+from jaxrobust.models.registry import make_model
+from jaxrobust.models.zoo import fingerprint, load_classifier, read_metadata, save_classifier
 from jaxrobust.training import loop
 from jaxrobust.training.config import TrainConfig
+from jaxrobust.training.finetune import start_from
 from jaxrobust.training.logs import Log, read_log
 from jaxrobust.training.loop import train
-from jaxrobust.training.stream import Mixture, batch_ids, stream_ids
+from jaxrobust.training.stream import Mixture, batch_ids, split_ids, stream_ids
 from jaxrobust.training.validation import Score, overfitted
 
 # Adversarial, averaged, augmented, with an epoch that ends inside a batch: 1297 = 10 × 128 + 17.
@@ -183,6 +185,27 @@ def test_fine_tuning_starts_from_the_weights_and_replaces_a_head(whole, tmp_path
   config = TrainConfig(init=str(whole), data=f"npz:{tmp_path / 'two.npz'}", epochs=1, batch_size=32)
   tuned = load_classifier(train(config, tmp_path / "tuned", quiet=True))
   assert tuned.num_classes == 2 and "is new" in capfd.readouterr().err
+  heads = [start_from(str(whole), make_model("cnn-tiny", 2), (32, 32, 3), seed)["params"]["fc2"] for seed in (0, 1)]
+  assert not np.array_equal(heads[0]["kernel"], heads[1]["kernel"])
+
+
+def test_only_a_head_may_be_replaced(tmp_path):
+  small = make_model("vit-micro", patch_size=8)
+  variables = small.init(jax.random.key(0), np.zeros((1, 32, 32, 3), np.float32))
+  options = {"num_classes": 10, "mean": (0.5,) * 3, "std": (0.5,) * 3, "options": {"patch_size": 8}, "notes": {}}
+  save_classifier(tmp_path, "vit-micro", variables, **options)
+  with pytest.raises(InputError, match=r"does not fit .*: params/pos_embed have other shapes"):
+    start_from(str(tmp_path), small, (48, 48, 3))
+
+
+def test_examples_are_held_out_from_all_over_the_set():
+  sorted_by_class = np.repeat(np.arange(4), 25)
+  training, held = split_ids(100, 80)
+  assert sorted([*training, *held]) == list(range(100))
+  assert np.bincount(sorted_by_class[held], minlength=4).min() > 0
+  data = ArraySource("sorted", np.zeros((100, 8, 8, 3), np.uint8), sorted_by_class, 4)
+  seen = np.concatenate([batch_ids(data, 80, 5, step, 16) for step in range(5)])
+  assert sorted(seen) == sorted(training)
 
 
 @pytest.mark.parametrize("size, batch", [(10, 3), (7, 7), (5, 13)])
