@@ -38,16 +38,19 @@ def run(argv: list[str]) -> int:
   settings = make_train_config({name: config[name] for name in defaults})
   import jax
 
+  from jaxrobust.core.mesh import fitting_mesh
   from jaxrobust.evaluation.distributed import process_share
   from jaxrobust.training.loop import check_train_config, train
 
   process, processes = process_share(config.distributed, config.processes)
+  mesh = fitting_mesh(settings.batch_size, jax.devices())
   if not config.quiet and process == 0:
     devices = f"{jax.device_count()} {jax.default_backend()} devices in {processes} processes"
-    print(f"training {settings.arch} on {settings.data}: {devices}, sharding {settings.sharding}", file=sys.stderr)
+    layout = f"a mesh of {mesh.size}, sharding {settings.sharding}"
+    print(f"training {settings.arch} on {settings.data}: {devices}, {layout}", file=sys.stderr)
   try:
     check_train_config(settings)
-    folder = train(settings, out, title=f"train {settings.arch}", quiet=config.quiet)
+    folder = train(settings, out, title=f"train {settings.arch}", quiet=config.quiet, mesh=mesh)
   except StoppedError:
     raise  # All processes leave together.
   except Exception as error:

@@ -28,8 +28,11 @@ def silent(done: float) -> None:
 
 
 @contextmanager
-def show(title: str, total: int, done: int = 0, *, quiet: bool = False) -> Iterator[Meter]:
-  """A progress bar on a terminal, occasional lines elsewhere; on standard error, so that output stays clean."""
+def show(title: str, total: int, done: int = 0, *, batch: int = 0, quiet: bool = False) -> Iterator[Meter]:
+  """A progress bar on a terminal, occasional lines elsewhere; on standard error, so that output stays clean.
+
+  Where work goes in steps of `batch` examples, the time of a step is shown too.
+  """
   if quiet:
     yield silent
   elif sys.stderr.isatty():
@@ -39,11 +42,11 @@ def show(title: str, total: int, done: int = 0, *, quiet: bool = False) -> Itera
 
       def update(now: int) -> None:
         rate = (now - before) / max(time.monotonic() - start, 1e-9)
-        bar.update(task, completed=now, rate=f"{rate:.1f} images/s")
+        bar.update(task, completed=now, rate=_speed(rate, batch))
 
       yield update
   else:
-    yield _log(title, total, done)
+    yield _log(title, total, done, batch)
 
 
 def _bar() -> Progress:
@@ -59,7 +62,15 @@ def _bar() -> Progress:
   )
 
 
-def _log(title: str, total: int, before: int) -> Meter:
+def _speed(rate: float, batch: int) -> str:
+  """
+  >>> _speed(25.0, 0), _speed(25.0, 100)
+  ('25.0 images/s', '25.0 images/s, 4.00 s/step')
+  """
+  return f"{rate:.1f} images/s" + (f", {batch / rate:.2f} s/step" if batch and rate > 0 else "")
+
+
+def _log(title: str, total: int, before: int, batch: int) -> Meter:
   start = time.monotonic()
   last, shown = start, before
 
@@ -71,7 +82,7 @@ def _log(title: str, total: int, before: int) -> Meter:
     last, shown = moment, now
     rate = (now - before) / max(moment - start, 1e-9)
     left = (total - now) / rate if rate > 0 else float("inf")
-    print(f"{title}: {now}/{total}, {rate:.1f} images/s, ETA {left:.0f} s", file=sys.stderr, flush=True)
+    print(f"{title}: {now}/{total}, {_speed(rate, batch)}, ETA {left:.0f} s", file=sys.stderr, flush=True)
 
   return update
 

@@ -92,6 +92,10 @@ class ColourJitter:
   saturation: float = 0.4
   hue: float = 0.0
 
+  def __post_init__(self) -> None:
+    if min(self.brightness, self.contrast, self.saturation, self.hue) < 0 or self.hue > 0.5:
+      raise InputError(f"strengths of a jitter are not negative, and hue at most half a circle, got {self}")
+
   def augment(self, image: Array, key: Array) -> Array:
     keys = jax.random.split(key, 4)
     strengths = (self.brightness, self.contrast, self.saturation)

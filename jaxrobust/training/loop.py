@@ -41,11 +41,14 @@ from jaxrobust.training.recipes import exported_options, make_recipe
 from jaxrobust.training.signals import StopRequest, Vote
 from jaxrobust.training.state import TrainState, begin_memory, init_state, state_shardings, stored, variables_of
 from jaxrobust.training.statistics import measured
-from jaxrobust.training.step import Recipe, culprit, make_step, metrics_of, sums_of
+from jaxrobust.training.step import Recipe, culprit, make_step
 from jaxrobust.training.stream import Stream, count_ids, split_ids, training_data
 from jaxrobust.training.validation import Score, overfitted, validate
+from jaxrobust.training.window import Window
 
 _RUN = "run.json"
+# Examples by which a run without held-out ones is watched.
+WATCHED = 250
 
 
 @dataclass
@@ -104,7 +107,8 @@ def train(
     # Closing waits for all processes: only where they are known to come along.
     together = jax.process_count() == 1
     try:
-      with show(title, images, int(state.step) * config.batch_size, quiet=quiet or not run.chief) as meter:
+      done, batch = int(state.step) * config.batch_size, config.batch_size
+      with show(title, images, done, batch=batch, quiet=quiet or not run.chief) as meter:
         state = _steps(run, state, meter)
       _finish(run, state)
       together = True
@@ -177,37 +181,35 @@ def _steps(run: Run, state: TrainState, meter: Meter) -> TrainState:
   if step and _ends_epoch(run, step):
     _look_back(run, state, step)
   stream = Stream(run.data, run.train_size, config.batch_size, config.seed, run.mesh, step)
-  metrics, since, waited = metrics_of(run.window), time.monotonic(), 0.0
+  window = Window(run.window)
   report: dict[str, Any] = {}
   try:
     batches = iter(stream)
     while step < run.total_steps:
       begin = time.monotonic()
       rows = next(batches)
-      waited += time.monotonic() - begin
+      waited = time.monotonic() - begin
       before = report
       state, report = advance(state, *rows)
       step += 1
       _check(before, step - 1, state)  # The step before: it is over, so reading it waits for nothing.
-      metrics = metrics.merge(report["metrics"])
+      window.add(report["metrics"], waited)
       meter(step * config.batch_size)
       leaving = vote(run.stop.asked)
       if step % config.log_every == 0 or step == run.total_steps:
-        seconds, since = time.monotonic() - since, time.monotonic()
-        values = {name: float(value) for name, value in metrics.compute().items()}
-        share = round(waited / max(seconds, 1e-9), 4)
-        run.log.write(step, **values, seconds=round(seconds, 3), data_wait=share)
-        metrics, waited = metrics_of([]), 0.0
+        run.log.write(step, **window.line(config.batch_size))
+        window = Window([])
       ended = _ends_epoch(run, step)
       due = step % config.save_every == 0
       if leaving or due or ended:
         _check(report, step, state)
-        run.checkpoints.save(step, stored(state), sums_of(metrics))
+        run.checkpoints.save(step, stored(state), window.sums)
       if leaving:
         run.checkpoints.wait()
         raise _stopped(run, step)
       if ended:
-        _look_back(run, state, step)
+        with window.paused():
+          _look_back(run, state, step)
   finally:
     stream.close()
   return state
@@ -228,13 +230,18 @@ def _check(report: dict[str, Any], step: int, state: TrainState) -> None:
 
 
 def _look_back(run: Run, state: TrainState, step: int) -> None:
-  """After an epoch: scores on the held-out examples; the best epoch's weights are kept."""
-  if not run.config.holdout or any(entry["step"] == step and "robust" in entry for entry in run.log.entries):
+  """After an epoch: scores on the held-out examples; the best epoch's weights are kept.
+
+  Training with a single step is watched in any case, on examples that it trains on where none are held out.
+  """
+  watched = run.config.holdout or getattr(run.recipe.plan.objective, "num_steps", 0) == 1
+  if not watched or any(entry["step"] == step and "robust" in entry for entry in run.log.entries):
     return
   variables = host_variables(run, state)
   if not run.chief:
     return
-  images, labels = run.data.take(split_ids(len(run.data), run.train_size)[1])
+  training, held = split_ids(len(run.data), run.train_size)
+  images, labels = run.data.take(held if run.config.holdout else training[:WATCHED])
   recipe = run.recipe
   classifier = Classifier.from_module(recipe.module, variables, mean=recipe.mean, std=recipe.std)
   steps = run.config.validate_steps
@@ -246,10 +253,10 @@ def _look_back(run: Run, state: TrainState, step: int) -> None:
     run.checkpoints.wait()
     raise _stopped(run, step)
   scores = [Score(entry["clean"], entry["robust"]) for entry in run.log.entries if "robust" in entry]
-  training = next((entry["accuracy"] for entry in reversed(run.log.entries) if "accuracy" in entry), 0.0)
-  warning = overfitted([*scores, score], training)
+  accuracy = next((entry["accuracy"] for entry in reversed(run.log.entries) if "accuracy" in entry), 0.0)
+  warning = overfitted([*scores, score], accuracy)
   named = {"warning": warning} if warning else {}
-  if not scores or score.robust > max(old.robust for old in scores):
+  if run.config.holdout and (not scores or score.robust > max(old.robust for old in scores)):
     found = {"step": step, "clean": score.clean, "robust": score.robust}
     _save(run, _exported(run, variables), run.folder / "best", found)
   # The line is written last: a run that is killed before it looks again.

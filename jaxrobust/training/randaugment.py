@@ -42,6 +42,9 @@ class RandAugment:
   def __post_init__(self) -> None:
     if not 0 <= self.magnitude <= LEVELS:
       raise InputError(f"the magnitude must be in [0, 10], got {self.magnitude}")
+    if not 0 <= self.probability <= 1 or self.operations < 1 or self.deviation < 0:
+      given = (self.probability, self.operations, self.deviation)
+      raise InputError(f"a probability in [0, 1], operations and a deviation that is not negative, got {given}")
 
   def augment(self, image: Array, key: Array) -> Array:
     def operate(number: Array, image: Array) -> Array:

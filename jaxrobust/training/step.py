@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 from clu import metrics as clu_metrics
 from flax import linen as nn
@@ -30,18 +29,6 @@ from jaxrobust.training.technique import Batch, Clock, Context, Losses, Plan, pr
 StepMetrics = clu_metrics.Collection.create(
   loss=clu_metrics.Average.from_output("loss"), accuracy=clu_metrics.Average.from_output("correct")
 )
-
-
-def sums_of(metrics: clu_metrics.Collection) -> list[float]:
-  """Sums and counts as plain numbers, without loss of a bit; `metrics_of` is the way back."""
-  return [float(leaf) for leaf in jax.tree.leaves(metrics)]
-
-
-def metrics_of(sums: list[float]) -> clu_metrics.Collection:
-  """Metrics that go on from `sums`; none at all is nothing seen yet."""
-  leaves, tree = jax.tree.flatten(StepMetrics.empty())
-  sums = sums or [0.0] * len(leaves)
-  return jax.tree.unflatten(tree, [np.asarray(value, leaf.dtype) for value, leaf in zip(sums, leaves, strict=True)])
 
 
 @dataclasses.dataclass(frozen=True)

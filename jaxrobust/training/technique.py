@@ -209,9 +209,20 @@ def make_technique(name: str, **options: Any) -> Any:
       if option not in known:
         raise unknown_name(f"option of {name}", option, known)
   try:
-    return build(**options)
+    technique = build(**options)
   except TypeError as error:
     raise InputError(f"technique {name!r}: {error}") from None
+  _check_kinds(name, technique)
+  return technique
+
+
+def _check_kinds(name: str, technique: Any) -> None:
+  """Refuses options that are not what their defaults are: "no" is not False, and no half is a whole number."""
+  for item in fields(technique) if is_dataclass(technique) else ():
+    value, kind = getattr(technique, item.name), type(item.default)
+    wanted = {bool: bool, int: int, float: int | float, str: str}.get(kind)
+    if wanted and (not isinstance(value, wanted) or (isinstance(value, bool) and kind is not bool)):
+      raise InputError(f"{name}: {item.name} takes {kind.__name__}, got {value!r}")
 
 
 def make_plan(names: Sequence[str], options: Mapping[str, Mapping[str, Any]]) -> Plan:

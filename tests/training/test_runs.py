@@ -221,6 +221,18 @@ def test_catastrophic_overfitting_is_named():
   assert "catastrophic overfitting" in (overfitted([*healthy, Score(0.8, 0.05)], 0.9) or "")
 
 
+def test_single_step_training_is_watched_also_where_nothing_is_held_out(tmp_path, monkeypatch, capsys):
+  course = iter([Score(0.6, 0.4), Score(0.7, 0.0)])
+  monkeypatch.setattr(loop, "validate", lambda *_: next(course))
+  monkeypatch.setattr(loop, "overfitted", lambda scores, _: overfitted(scores, 0.9))
+  train(TrainConfig(epochs=2, batch_size=256, techniques=("fast-at",)), tmp_path, quiet=True)
+  warning = "catastrophic overfitting: accuracy under PGD fell from 0.400 to 0.000"
+  assert warning in read_log(tmp_path / "train.jsonl")[-1]["warning"]
+  assert warning in capsys.readouterr().out and not (tmp_path / "best").exists()
+  lines = [entry for entry in read_log(tmp_path / "train.jsonl") if "loss" in entry]
+  assert all(entry["step_seconds"] > 0 and entry["images_per_second"] > 0 for entry in lines) and lines
+
+
 def port() -> int:
   with socket.socket() as probe:
     probe.bind(("127.0.0.1", 0))
