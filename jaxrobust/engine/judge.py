@@ -1,7 +1,7 @@
 """Verification outside the attack: one forward pass of the unmodified classifier per image.
 
-The clean pass uses the same program on the unperturbed images, so an example counts as correct and as
-robust by one and the same computation.
+The clean pass uses the same program on the unperturbed images, so the logits that an example counts as correct
+by and as robust by come from one and the same computation.
 """
 
 from __future__ import annotations

@@ -147,10 +147,9 @@ class Engine:
       case.nan = int(clean.nan[row])
       case.logits = logits
       case.clean_prediction = -1 if clean.nan[row] else int(np.argmax(logits))
-      case.correct = not clean.nan[row] and (
-        int(np.argmax(logits)) == case.label if self.targeted else not clean.adversarial[row]
-      )
-      if clean.adversarial[row]:
+      # By the prediction alone: a tie is no answer. The margin of `adversarial` is for points that attacks find.
+      case.correct = case.clean_prediction == case.label
+      if clean.adversarial[row] if self.targeted else not case.correct:
         case.success, case.distance, case.best, case.broken_at = True, 0.0, case.image, 0
         self._close(case)
       elif case.eps == 0.0:

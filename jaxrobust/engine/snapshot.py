@@ -19,8 +19,8 @@ from jaxrobust.engine.tickets import Finished, Ticket
 from jaxrobust.engine.verdict import EngineStats
 
 Arrays = dict[str, np.ndarray]
-# What a snapshot holds; one of another version is not continued.
-VERSION = 2
+# What a snapshot holds, and by which rules it was judged; one of another version is not continued.
+VERSION = 3
 _CASE_INTS = (
   "position",
   "correct",

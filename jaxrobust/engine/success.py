@@ -1,4 +1,7 @@
-"""What counts as adversarial: one rule for the slots, the clean pass and the verification."""
+"""What counts as adversarial: one rule for the slots and the verification.
+
+Without an attack an example is right if its label is the prediction (argmax), as everywhere else in the field.
+"""
 
 from __future__ import annotations
 
