@@ -282,5 +282,6 @@ class Engine:
         case.clean_prediction,
         case.broken_at,
         case.logits,
+        self.slack,
       )
     )

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from jaxrobust.core.threat import inside
+from jaxrobust.core.threat import BALL_ATOL, inside
 
 
 class Examples(NamedTuple):
@@ -53,6 +53,7 @@ class Verdict(NamedTuple):
     broken_at: attack steps after which it was first broken (a step moves, then the point is looked at); 0 where the
       clean image or a random start already was adversarial, -1 where it never was.
     logits: of the adversarial image; without one of the last point that was judged, or of the clean image.
+    slack: how far beyond a budget rounding may carry the distance; that of the verification.
   """
 
   position: int
@@ -72,10 +73,11 @@ class Verdict(NamedTuple):
   clean_prediction: int = -1
   broken_at: int = -1
   logits: np.ndarray | None = None
+  slack: float = BALL_ATOL
 
   def broken(self, eps: float) -> bool:
     """Whether the success counts within `eps`; a minimal attack's may lie beyond it."""
-    return self.success and bool(inside(self.distance, eps))
+    return self.success and bool(inside(self.distance, eps, self.slack))
 
   def robust(self, eps: float) -> bool:
     """Right before the attacks and after them; an output that is not a number is never robust."""

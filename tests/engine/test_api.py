@@ -10,6 +10,7 @@ from jaxrobust import testing
 from jaxrobust.attacks.registry import make_attack
 from jaxrobust.attacks.schedule import CleanPass
 from jaxrobust.core.classifier import Classifier
+from jaxrobust.core.threat import BALL_ATOL, BALL_RTOL
 from jaxrobust.engine.api import ArraySource, attack_images
 from jaxrobust.engine.options import EngineOptions
 from jaxrobust.engine.scheduler import Engine
@@ -40,3 +41,19 @@ def test_kept_clean_logits_say_the_same_of_a_tie():
     right = {verdict.position: (verdict.correct, not verdict.success) for verdict in engine.run()}
     assert all(right[row] == (label == 0, label == 0) for row, label in enumerate(labels))
   assert engine.stats.judged == 0
+
+
+def stripes(images):
+  """Grey images are class 0, by little; the nearest of class 1 have a stripe pattern that moves all pixels alike."""
+  columns = images.mean((1, 3))
+  pattern = columns[:, ::2].sum(1) - columns[:, 1::2].sum(1)
+  return jnp.stack([jnp.full(len(images), 1e-4), pattern], 1)
+
+
+def test_a_verified_success_counts_as_broken_however_large_the_image():
+  """Pixels are rounded alike here, which carries them further beyond a small ball than one pixel could be."""
+  images = np.full((4, 96, 96, 3), 0.75, np.float32)
+  attack, model = make_attack("fgsm", norm="l2"), Classifier.from_function(stripes, 2)
+  result = attack_images(attack, model, images, np.zeros(4, int), eps=0.001, options=SLOTS)
+  assert (result.distance > 0.001 * (1 + BALL_RTOL) + BALL_ATOL).all() and np.isfinite(result.distance).all()
+  assert result.success.all() and not result.robust.any()
