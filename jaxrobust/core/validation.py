@@ -66,18 +66,23 @@ def check_range(images: np.ndarray) -> None:
 def check_labels(labels: Any, n: int, num_classes: int, what: str = "labels") -> None:
   """Refuses classes that are not n whole numbers in 0 … num_classes - 1."""
   labels = np.asarray(labels)
-  if labels.ndim != 1:
-    hint = "; pass class numbers, not one-hot rows" if labels.ndim == 2 else ""
-    raise InputError(f"{what} have the shape {labels.shape}; expected (N,){hint}")
-  if len(labels) != n:
-    raise InputError(f"there are {n} images but {len(labels)} {what}")
+  check_whole(labels, n, what, "; pass class numbers, not one-hot rows" if labels.ndim == 2 else "")
   if n == 0:
     return
-  if labels.dtype.kind not in "iu":
-    raise InputError(f"{what} are {labels.dtype}; expected whole numbers")
   low, high = int(labels.min()), int(labels.max())
   if low < 0 or high >= num_classes:
     raise InputError(f"{what} range from {low} to {high}; expected 0 to {num_classes - 1}")
+
+
+def check_whole(numbers: Any, n: int, what: str, hint: str = "") -> None:
+  """Refuses anything but n whole numbers; `hint` is for a wrong shape."""
+  numbers = np.asarray(numbers)
+  if numbers.ndim != 1:
+    raise InputError(f"{what} have the shape {numbers.shape}; expected (N,){hint}")
+  if len(numbers) != n:
+    raise InputError(f"there are {n} images but {len(numbers)} {what}")
+  if n and numbers.dtype.kind not in "iu":
+    raise InputError(f"{what} are {numbers.dtype}; expected whole numbers")
 
 
 def check_targets(targets: Any, n: int, num_classes: int) -> None:

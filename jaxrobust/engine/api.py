@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from jaxrobust.attacks.losses import check_loss
@@ -13,19 +14,20 @@ from jaxrobust.core.classifier import Classifier, check_logits
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.threat import Budget
 from jaxrobust.core.types import Attack
-from jaxrobust.core.validation import check_images, check_targets
-from jaxrobust.engine.options import EngineOptions
+from jaxrobust.core.validation import check_images, check_targets, check_whole
+from jaxrobust.engine.options import EngineOptions, check_precision, check_samples
 from jaxrobust.engine.scheduler import Engine
-from jaxrobust.engine.verdict import EngineStats, Examples
+from jaxrobust.engine.verdict import EngineStats, Examples, Verdict
 
 
 class AttackResult(NamedTuple):
   """Per example, verified outside the attack.
 
   Attributes:
-    images: adversarial where `success`, the original elsewhere.
+    images: adversarial where `success`, the original elsewhere; float32.
     success: includes examples that were misclassified before the attack; see `correct`.
-    distance: norm of the perturbation; 0 where already misclassified, infinity without success.
+    distance: norm of the smallest perturbation found; 0 where already misclassified, infinity where none was found.
+      That of a minimal attack may lie beyond `eps`, and is then no success.
     queries: forward passes the attack spent.
     correct: classified as labelled before the attack.
     nan: points where logits or gradients were not finite; such an example is never `robust`.
@@ -103,6 +105,7 @@ def attack_images(
   batch_size: int | None = None,
   options: EngineOptions | None = None,
   ids: np.ndarray | None = None,
+  precision: str = "highest",
   progress: Callable[[EngineStats], None] | None = None,
 ) -> AttackResult:
   """Attacks images and returns verified results, the same for any batch size, order or device count.
@@ -110,7 +113,7 @@ def attack_images(
   Args:
     attack: from `make_attack`, a cascade, or your own.
     classifier: what is attacked.
-    images: float32 (N, H, W, C) in [0, 1].
+    images: (N, H, W, C) in [0, 1]; other floats are turned into float32 before anything else.
     labels: true classes.
     eps: the budget, such as "8/255"; minimal attacks may go without, and with one report success within it.
     targets: wanted classes; success then means reaching them.
@@ -119,7 +122,8 @@ def attack_images(
     samples: forward passes per evaluation, for randomised classifiers only.
     batch_size: examples worked on at once.
     options: everything about how the machine is used; excludes batch_size.
-    ids: names of the examples for their keys; positions by default.
+    ids: names of the examples for their keys, whole numbers; positions by default.
+    precision: of matrix products and convolutions; float32 throughout by default, also on TPU.
     progress: called with running totals.
 
   Example:
@@ -131,48 +135,73 @@ def attack_images(
     >>> result.success.tolist(), bool((abs(result.images - x) <= 0.1 + 1e-6).all())
     ([True, True], True)
   """
-  check_images(images, labels, classifier.num_classes)
+  check_attack(attack)
+  check_classifier(classifier)
+  check_samples(samples)
+  check_precision(precision)
   schedule = as_schedule(attack, restarts)
   budget = resolve_eps(schedule, eps)
   schedule = fit_schedule(schedule, classifier.num_classes, targets is not None)
-  count = len(images)
-  check_targets(targets, count, classifier.num_classes)
-  source = ArraySource(
-    np.arange(count) if ids is None else np.asarray(ids),
-    np.asarray(images),
-    np.asarray(labels),
-    np.full(count, -1) if targets is None else np.asarray(targets),
-  )
+  source = _checked_source(images, labels, targets, ids, classifier.num_classes)
   if options is None:
     options = EngineOptions.for_platform(batch_size)
   result = _empty_result(source)
-  if count == 0:
+  if len(source) == 0:
     return result
   check_logits(classifier, source.image_shape)
   # A minimal attack searches without bound, so that the budget only decides what counts.
   search = float("inf") if schedule.minimal and budget > 0 else budget
-  engine = Engine(
-    classifier,
-    schedule,
-    source,
-    eps=search,
-    seed=seed,
-    targeted=targets is not None,
-    samples=samples,
-    options=options,
-  )
-  for verdict in engine.run():
-    row = verdict.position
-    success = verdict.broken(budget)
-    if success:
-      result.images[row] = verdict.image
-    result.success[row], result.correct[row], result.nan[row] = success, verdict.correct, verdict.nan
-    result.distance[row] = verdict.distance
-    result.queries[row] = verdict.queries
-    result.robust[row] = verdict.robust(budget)
-    if progress is not None:
-      progress(engine.stats)
+  targeted = targets is not None
+  with jax.default_matmul_precision(precision):
+    engine = Engine(
+      classifier, schedule, source, eps=search, seed=seed, targeted=targeted, samples=samples, options=options
+    )
+    for verdict in engine.run():
+      _write(result, verdict, budget)
+      if progress is not None:
+        progress(engine.stats)
   return result._replace(stats=engine.stats)
+
+
+def check_attack(attack: Any) -> None:
+  """Refuses, in one line, what is neither an attack nor a schedule."""
+  if isinstance(attack, str):
+    raise InputError(f"the attack {attack!r} is a name; pass make_attack({attack!r})")
+  if not hasattr(attack, "stages") and not all(hasattr(attack, part) for part in ("init", "step", "num_steps")):
+    raise InputError(f"the attack is a {type(attack).__name__}; pass one of make_attack, or a cascade")
+
+
+def check_classifier(classifier: Any) -> None:
+  """Refuses, in one line, what is no `Classifier`."""
+  if not isinstance(classifier, Classifier):
+    kind = type(classifier).__name__
+    raise InputError(f"the classifier is a {kind}; wrap it with Classifier.from_function or Classifier.from_module")
+
+
+def _checked_source(images: Any, labels: Any, targets: Any, ids: Any, num_classes: int) -> ArraySource:
+  """The arrays of a call as a source. Images become float32, the type that adversarial images are verified in."""
+  check_images(images, labels, num_classes)
+  count = len(images)
+  check_targets(targets, count, num_classes)
+  if ids is not None:
+    check_whole(ids, count, "ids")
+  return ArraySource(
+    np.arange(count) if ids is None else np.asarray(ids),
+    np.asarray(images, np.float32),
+    np.asarray(labels),
+    np.full(count, -1) if targets is None else np.asarray(targets),
+  )
+
+
+def _write(result: AttackResult, verdict: Verdict, budget: float) -> None:
+  """Puts the verdict into its row."""
+  row, success = verdict.position, verdict.broken(budget)
+  if success:
+    result.images[row] = verdict.image
+  result.success[row], result.correct[row], result.nan[row] = success, verdict.correct, verdict.nan
+  result.distance[row] = verdict.distance
+  result.queries[row] = verdict.queries
+  result.robust[row] = verdict.robust(budget)
 
 
 def _empty_result(source: ArraySource) -> AttackResult:

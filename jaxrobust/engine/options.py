@@ -1,4 +1,4 @@
-"""How the engine uses the machine; nothing here may change a verdict."""
+"""How the engine uses the machine. Nothing here may change a verdict but the precision of the network's arithmetic."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from jax.sharding import Mesh
 
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.mesh import fitting_mesh, make_mesh, rows_per_device
+from jaxrobust.core.registry import unknown_name
 from jaxrobust.core.types import Attack
+
+PRECISIONS = ("highest", "high", "default", "float32", "bfloat16")
 
 # The tail of a run may use sizes between the halves where that leaves out so many steps of slots, and a quarter of the
 # slots. A compilation costs thousands of steps of a small network and hundreds of a large one.
@@ -85,6 +88,18 @@ class EngineOptions:
     while self.shrink and sizes[-1] % 2 == 0 and (sizes[-1] // 2) % self.devices.size == 0:
       sizes.append(sizes[-1] // 2)
     return tuple(sizes)
+
+
+def check_precision(precision: str) -> None:
+  """Refuses a precision of matrix products and convolutions that JAX does not know."""
+  if precision not in PRECISIONS:
+    raise unknown_name("precision", str(precision), list(PRECISIONS))
+
+
+def check_samples(samples: int) -> None:
+  """Refuses to evaluate a randomised classifier less than once."""
+  if samples < 1:
+    raise InputError(f"samples must be at least 1, got {samples}")
 
 
 def smallest_fitting(sizes: tuple[int, ...], rows: int) -> int:

@@ -10,18 +10,15 @@ import numpy as np
 
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.errors import InputError
-from jaxrobust.core.registry import unknown_name
 from jaxrobust.data.source import DataSource
 from jaxrobust.engine.api import fit_schedule
-from jaxrobust.engine.options import EngineOptions
+from jaxrobust.engine.options import EngineOptions, check_precision, check_samples
 from jaxrobust.engine.verdict import Examples
 from jaxrobust.evaluation.confidence import ALWAYS_CLASSES
 from jaxrobust.evaluation.shared import Shared
 from jaxrobust.evaluation.suites import Entry, schedule_config
 from jaxrobust.evaluation.targets import random_targets
 from jaxrobust.results import Cell
-
-PRECISIONS = ("highest", "high", "default", "float32", "bfloat16")
 
 
 @dataclass(frozen=True)
@@ -50,8 +47,8 @@ class RunOptions:
   save_images: int = 0
 
   def __post_init__(self) -> None:
-    if self.precision not in PRECISIONS:
-      raise unknown_name("precision", self.precision, list(PRECISIONS))
+    check_precision(self.precision)
+    check_samples(self.samples)
     if self.seed < 0:
       raise InputError(f"the seed must be at least 0, got {self.seed}")
 

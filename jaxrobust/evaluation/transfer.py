@@ -100,7 +100,16 @@ def craft(classifier: Classifier, data: DataSource, entry: Entry, options: RunOp
       made[rows] = _all_steps(classifier, stages[0], images, labels, eps, rows, options)
     else:
       found = attack_images(
-        entry.schedule, classifier, images, labels, entry.eps, seed=options.seed, options=options.engine, ids=rows
+        entry.schedule,
+        classifier,
+        images,
+        labels,
+        entry.eps,
+        seed=options.seed,
+        samples=options.samples,
+        options=options.engine,
+        ids=rows,
+        precision=options.precision,
       )
       made[rows] = found.images
     _check(images, made[rows], rows, getattr(stages[0].attack, "norm", "linf"), eps, entry.attack)
