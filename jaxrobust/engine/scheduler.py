@@ -20,6 +20,7 @@ from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.keys import CLEAN_STAGE, VERIFY_STAGE, item_key_data
 from jaxrobust.core.threat import inside, slack
 from jaxrobust.core.types import Attack
+from jaxrobust.core.validation import check_labels
 from jaxrobust.engine.judge import Case as JudgeCase
 from jaxrobust.engine.judge import Judgement, check_inside, judge, judge_logits
 from jaxrobust.engine.options import EngineOptions, smallest_fitting
@@ -137,6 +138,7 @@ class Engine:
     positions = np.arange(self.position, stop)
     self.position = stop
     rows = self.source.take(positions)
+    check_labels(rows.labels, len(positions), self.classifier.num_classes)
     clean = self._judge_clean(rows, int(positions[0]))
     for row, position in enumerate(positions):
       case = self.open_case(int(position), rows, row)

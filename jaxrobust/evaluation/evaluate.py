@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 
 from jaxrobust.core.classifier import Classifier
+from jaxrobust.core.errors import InputError
 from jaxrobust.core.threat import Budget
 from jaxrobust.core.validation import check_images
 from jaxrobust.data.registry import load_data
 from jaxrobust.data.source import ArraySource, DataSource
+from jaxrobust.engine.api import check_classifier
 from jaxrobust.engine.options import EngineOptions
 from jaxrobust.evaluation.campaign import measure_forward, prepare, run_campaign
 from jaxrobust.evaluation.job import RunOptions
@@ -58,10 +60,12 @@ def as_source(data: str | DataSource | tuple[np.ndarray, np.ndarray], num_classe
   """A data set by name, a source, or plain arrays (images, labels)."""
   if isinstance(data, str):
     return load_data(data)
-  if isinstance(data, tuple):
+  if isinstance(data, tuple) and len(data) == 2:
     images, labels = data
     check_images(images, labels, num_classes)
     return ArraySource("arrays", np.asarray(images, np.float32), np.asarray(labels), num_classes)
+  if not all(hasattr(data, part) for part in ("name", "num_classes", "take", "fingerprint", "subset")):
+    raise InputError(f"the data is a {type(data).__name__}; pass a name, a data source or a tuple (images, labels)")
   return data
 
 
@@ -110,6 +114,8 @@ def evaluate(
     {'clean': 1.0, 'linf-fgsm@8/255': 0.0, 'linf-pgd-20@8/255': 0.0}
   """
   about: dict[str, Any] = {}
+  if not isinstance(classifier, Classifier | str | Path):
+    check_classifier(classifier)
   if not isinstance(classifier, Classifier):
     folder, name = classifier, name or Path(classifier).name
     classifier = load_classifier(folder)

@@ -15,9 +15,10 @@ from jaxrobust.engine.api import fit_schedule
 from jaxrobust.engine.options import EngineOptions, check_precision, check_samples
 from jaxrobust.engine.verdict import Examples
 from jaxrobust.evaluation.confidence import ALWAYS_CLASSES
+from jaxrobust.evaluation.sequences import SequenceSource
 from jaxrobust.evaluation.shared import Shared
 from jaxrobust.evaluation.suites import Entry, schedule_config
-from jaxrobust.evaluation.targets import random_targets
+from jaxrobust.evaluation.targets import among, random_targets
 from jaxrobust.results import Cell
 
 
@@ -106,6 +107,9 @@ def make_job(
   classifier = shared.classifier
   if entry.first is not None and entry.first < len(data):
     data = data.subset(entry.first)
+  _check_classes(data, classifier.num_classes)
+  if entry.targeted and not isinstance(data, SequenceSource):  # No attack is made on sequences.
+    data = among(data, classifier.num_classes)
   fitted = replace(entry, schedule=fit_schedule(entry.schedule, classifier.num_classes, entry.targeted))
   eps = None if entry.eps is None else entry.eps.text
   condition = getattr(data, "condition", "clean")
@@ -128,3 +132,12 @@ def make_job(
   if entry.targeted:
     config["targets"] = "random"
   return Job(shared, data, fitted, cell, config, Path(root), options, fitted != entry)
+
+
+def _check_classes(data: DataSource, classes: int) -> None:
+  """Refuses data of more classes than the classifier has; fewer are fine, because they may be some of the same."""
+  if data.num_classes > classes:
+    raise InputError(
+      f"{data.name} has {data.num_classes} classes, labels 0 to {data.num_classes - 1};"
+      f" the classifier has {classes}, 0 to {classes - 1}"
+    )

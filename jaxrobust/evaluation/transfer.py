@@ -22,7 +22,7 @@ import numpy as np
 
 from jaxrobust.attacks import norms
 from jaxrobust.attacks.schedule import Stage
-from jaxrobust.core.classifier import Classifier
+from jaxrobust.core.classifier import Classifier, check_logits
 from jaxrobust.core.errors import InputError, VerificationError
 from jaxrobust.core.gradients import ImageLogits
 from jaxrobust.core.keys import item_key_data
@@ -70,13 +70,18 @@ def run_transfer(
 ) -> dict[tuple[str, str], Result]:
   """All cells of source × target; images are made only for sources of which a cell is missing."""
   results: dict[tuple[str, str], Result] = {}
+  jobs_of = transfer_jobs(models, data, entry, root, options)
+  stored = {(source, each.job.cell.model): find_stored(each.job) for source, jobs in jobs_of.items() for each in jobs}
+  if any(result is None for result in stored.values()):
+    image_shape = tuple(data.take(np.zeros(1, int))[0].shape[1:])
+    for shared in models.values():
+      check_logits(shared.classifier, image_shape)
   with jax.default_matmul_precision(options.precision):
-    for source, jobs in transfer_jobs(models, data, entry, root, options).items():
-      stored = {each.job.cell.model: find_stored(each.job) for each in jobs}
+    for source, jobs in jobs_of.items():
       adversarial = None
       for each in jobs:
         target = each.job.cell.model
-        result = stored[target]
+        result = stored[source, target]
         if result is None:
           if adversarial is None:
             adversarial = craft(models[source].classifier, data, entry, options)
