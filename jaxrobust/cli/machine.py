@@ -15,6 +15,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from jaxrobust.core.threads import cores
+
 _MODE = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 _TUNABLES = "GLIBC_TUNABLES"
 _ASK = "glibc.malloc.hugetlb=1"
@@ -37,11 +39,6 @@ def use_every_core(words: Sequence[str]) -> None:
   )
   if not said and not one_of_many:
     os.environ[_DEVICES] = str(1 << (min(cores(), MOST_DEVICES).bit_length() - 1))
-
-
-def cores() -> int:
-  """The cores that this process may run on."""
-  return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def start_with_huge_pages() -> None:

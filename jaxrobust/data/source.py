@@ -55,6 +55,16 @@ class SourceView:
     return len(self.source)
 
 
+def holds_bytes(data: DataSource) -> bool:
+  """Whether the source says that its `raw` hands out uint8."""
+  return getattr(data, "in_bytes", False)
+
+
+def raw(data: DataSource, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+  """Images as they are stored: bytes are sent to the devices as bytes, a quarter of their floats."""
+  return data.raw(ids) if holds_bytes(data) else data.take(ids)  # type: ignore[attr-defined]
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class ArraySource:
   """A data set held in arrays; `images` may be a memory map larger than memory.
@@ -100,13 +110,21 @@ class ArraySource:
     if ids.size and (ids.min() < 0 or ids.max() >= len(self)):
       asked = f"{ids.min()} … {ids.max()}"
       raise InputError(f"example ids {asked} are outside 0 … {len(self) - 1} of {self.name}")
-    images = np.asarray(self.images[ids])
-    if images.dtype == np.uint8:
+    images, labels = self.raw(ids)
+    if self.in_bytes:
       images = images.astype(np.float32)
       images /= np.float32(255)
     else:
       check_range(images)
-    return images, self.labels[ids]
+    return images, labels
+
+  @property
+  def in_bytes(self) -> bool:
+    return self.images.dtype == np.uint8
+
+  def raw(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The same as they are stored, unchecked."""
+    return np.asarray(self.images[ids]), self.labels[ids]
 
   def fingerprint(self) -> str:
     """16 hexadecimal digits that change with any image, label, type, shape or class count."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from jaxrobust.core.errors import InputError
-from jaxrobust.data.source import DataSource
+from jaxrobust.data.source import DataSource, holds_bytes, raw
 
 
 def pinned_ids(name: str, size: int, n: int) -> np.ndarray:
@@ -47,10 +47,21 @@ class PinnedSource:
 
   def take(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The examples with these ids of the subset."""
+    return self.source.take(self._chosen(ids))
+
+  @property
+  def in_bytes(self) -> bool:
+    return holds_bytes(self.source)
+
+  def raw(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The same as they are stored."""
+    return raw(self.source, self._chosen(ids))
+
+  def _chosen(self, ids: np.ndarray) -> np.ndarray:
     ids = np.asarray(ids).astype(np.intp)
     if ids.size and (ids.min() < 0 or ids.max() >= len(self)):
       raise InputError(f"example ids {ids.min()} … {ids.max()} are outside 0 … {len(self) - 1} of {self.name}")
-    return self.source.take(self.ids[ids])
+    return self.ids[ids]
 
   def fingerprint(self) -> str:
     """Of the whole set and of the ids chosen."""
