@@ -1,0 +1,91 @@
+"""The order of examples, and what is handed to the devices."""
+
+from __future__ import annotations
+
+import io
+from itertools import islice
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from jaxrobust.core.errors import CorruptFileError
+from jaxrobust.core.mesh import fitting_mesh
+from jaxrobust.data.encoded import EncodedSource
+from jaxrobust.data.source import ArraySource
+from jaxrobust.data.subsets import pinned
+from jaxrobust.training import stream
+from jaxrobust.training.stream import Mixture, Stream, batch_ids, stream_ids
+
+LEVELS = np.random.default_rng(0).integers(0, 256, (12, 8, 8, 3), np.uint8)
+LABELS = np.arange(12) % 3
+BYTES = ArraySource("bytes", LEVELS, LABELS, 3)
+FLOATS = ArraySource("floats", LEVELS.astype(np.float32) / np.float32(255), LABELS, 3)
+
+
+class Pictures:
+  """A store of the same images as files; some may be broken."""
+
+  def __init__(self, *broken: int):
+    self.names, self.broken = [str(i) for i in range(len(LEVELS))], broken
+
+  def read(self, name: str) -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(LEVELS[int(name)]).save(file, "PNG")
+    return file.getvalue()[: 10 if int(name) in self.broken else None]
+
+  def size(self, name: str) -> int:
+    return len(name)
+
+
+def encoded(*broken: int) -> EncodedSource:
+  store = Pictures(*broken)
+  return EncodedSource("encoded", store, store.names, LABELS, 3, "none")
+
+
+SOURCES = {
+  "bytes": (BYTES, np.uint8),
+  "floats": (FLOATS, np.float32),
+  "encoded": (encoded(), np.uint8),
+  "part": (pinned(encoded(), 10), np.uint8),
+  "part of floats": (pinned(FLOATS, 10), np.float32),
+  "bytes and encoded": (Mixture(BYTES, encoded(), 1), np.uint8),
+  "encoded and floats": (Mixture(encoded(), FLOATS, 1), np.float32),
+}
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_what_is_stored_in_bytes_is_sent_in_bytes(name):
+  data, dtype = SOURCES[name]
+  reader = Stream(data, len(data), 4, 5, fitting_mesh(4), start_step=2)
+  try:
+    for step, rows in enumerate(islice(reader, 7), start=2):
+      ids = batch_ids(data, len(data), 5, step, 4)
+      images, labels = data.take(ids)
+      found = np.asarray(rows.images)
+      assert found.dtype == dtype
+      np.testing.assert_array_equal(found / np.float32(255) if dtype == np.uint8 else found, images)
+      np.testing.assert_array_equal(rows.labels, labels)
+      np.testing.assert_array_equal(rows.ids, ids)
+  finally:
+    reader.close()
+
+
+def test_an_epoch_is_permuted_once_and_nobody_can_write_to_it():
+  stream._order.cache_clear()
+  plain = np.concatenate([np.random.default_rng((9, epoch)).permutation(50) for epoch in range(4)])
+  for start in range(0, 196, 4):
+    ids = stream_ids(50, 9, start, 4)
+    np.testing.assert_array_equal(ids, plain[start : start + 4])
+    ids[:] = 0
+  assert stream._order.cache_info().misses == 4
+
+
+def test_an_error_comes_with_its_batch_and_the_stream_can_be_closed():
+  order = stream_ids(12, 5, 0, 12)
+  reader = Stream(encoded(int(order[5])), 12, 4, 5, fitting_mesh(4))
+  batches = iter(reader)
+  np.testing.assert_array_equal(next(batches).ids, order[:4])
+  with pytest.raises(CorruptFileError, match=f"example {order[5]} "):
+    next(batches)
+  reader.close()
