@@ -9,9 +9,9 @@ every batch from a second source, in an order of its own that is just as repeata
 from __future__ import annotations
 
 import functools
-import queue
-import threading
+from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -24,8 +24,9 @@ from jaxrobust.core.mesh import row_sharding
 from jaxrobust.data.registry import load_data
 from jaxrobust.data.source import DataSource, SourceView, holds_bytes, raw
 
-# Batches held ready.
-AHEAD = 2
+# Batches read or held ready, and how many are read at once: while one is put together and sent, the next is decoded.
+AHEAD = 3
+READERS = 2
 
 
 class Rows(NamedTuple):
@@ -157,26 +158,9 @@ class Stream:
     if batch_size % mesh.size:
       raise InputError(f"batch_size {batch_size} does not divide over {mesh.size} devices")
     self.data, self.size, self.batch_size, self.seed, self.mesh = data, size, batch_size, seed, mesh
-    self.waited = 0.0
-    self._queue: queue.Queue = queue.Queue(AHEAD)
-    self._stop = threading.Event()
-    self._thread = threading.Thread(target=self._read, args=(start_step,), daemon=True)
-    self._thread.start()
-
-  def _read(self, step: int) -> None:
-    try:
-      while not self._stop.is_set():
-        self._put(self._batch(step))
-        step += 1
-    except BaseException as error:  # Delivered to the reader: a thread has nobody to raise it to.
-      self._put(error)
-
-  def _put(self, item: Any) -> None:
-    while not self._stop.is_set():
-      try:
-        return self._queue.put(item, timeout=0.1)
-      except queue.Full:
-        continue
+    self._readers = ThreadPoolExecutor(READERS, "read")
+    self._ahead = deque(self._readers.submit(self._batch, start_step + i) for i in range(AHEAD))
+    self._step = start_step + AHEAD
 
   def _batch(self, step: int) -> Rows:
     ids = batch_ids(self.data, self.size, self.seed, step, self.batch_size)
@@ -189,12 +173,11 @@ class Stream:
 
   def __iter__(self) -> Iterator[Rows]:
     while True:
-      item = self._queue.get()
-      if isinstance(item, BaseException):
-        raise item
-      yield item
+      rows = self._ahead.popleft().result()
+      self._ahead.append(self._readers.submit(self._batch, self._step))
+      self._step += 1
+      yield rows
 
   def close(self) -> None:
     """Stops reading."""
-    self._stop.set()
-    self._thread.join()
+    self._readers.shutdown(cancel_futures=True)

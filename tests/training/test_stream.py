@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import threading
 from itertools import islice
 
 import numpy as np
@@ -89,3 +90,19 @@ def test_an_error_comes_with_its_batch_and_the_stream_can_be_closed():
   with pytest.raises(CorruptFileError, match=f"example {order[5]} "):
     next(batches)
   reader.close()
+
+
+def test_two_batches_are_read_at_once():
+  """While one is put together and sent, the next is decoded."""
+  together = threading.Barrier(2, timeout=20)
+
+  class Waiting(ArraySource):
+    def raw(self, ids):
+      together.wait()
+      return super().raw(ids)
+
+  reader = Stream(Waiting("waiting", LEVELS, LABELS, 3), 12, 4, 5, fitting_mesh(4))
+  found = np.concatenate([rows.ids for rows in islice(reader, 4)])
+  together.abort()
+  reader.close()
+  np.testing.assert_array_equal(found, stream_ids(12, 5, 0, 16))
