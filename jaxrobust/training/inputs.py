@@ -13,6 +13,7 @@ from pathlib import Path
 from jaxrobust.core.errors import CellMismatchError
 from jaxrobust.core.files import write_json
 from jaxrobust.data.source import ArraySource, DataSource
+from jaxrobust.training.stream import Mixture
 
 _FILE = "inputs.json"
 # Of arrays of this size or of millions of files, a fingerprint takes longer than a start should.
@@ -20,8 +21,13 @@ _MOST_BYTES = 1 << 32
 
 
 def known_content(name: str, data: DataSource) -> dict[str, str]:
-  """The fingerprint of a data set, where it is soon made."""
-  small = isinstance(data, ArraySource) and data.images.nbytes < _MOST_BYTES
+  """The fingerprints of a data set and of an extra one, where they are soon made."""
+  if isinstance(data, Mixture):
+    return known_content(data.extra.name, data.extra) | known_content(name, data.source)
+  whole = data
+  while hasattr(whole, "source"):
+    whole = whole.source
+  small = isinstance(whole, ArraySource) and whole.images.nbytes < _MOST_BYTES
   return {name: data.fingerprint()} if small else {}
 
 

@@ -1,5 +1,6 @@
 """Training: images crafted inside the step, the same weights from the same config, folders that are not mixed up."""
 
+import dataclasses
 import functools
 import json
 
@@ -18,10 +19,11 @@ from jaxrobust.models.zoo import fingerprint, load_classifier, read_metadata
 from jaxrobust.testing import examples, fixture
 from jaxrobust.training.adversarial import craft
 from jaxrobust.training.config import TrainConfig, make_train_config
-from jaxrobust.training.inputs import check_inputs
+from jaxrobust.training.inputs import check_inputs, known_content
 from jaxrobust.training.loop import train
 from jaxrobust.training.state import init_state, variables_of
 from jaxrobust.training.step import Recipe, train_step
+from jaxrobust.training.stream import Mixture
 from jaxrobust.training.technique import make_plan
 
 CONFIG = TrainConfig(epochs=1, batch_size=128, seed=3)
@@ -102,11 +104,20 @@ def test_another_config_in_the_same_folder_is_refused_and_changes_nothing(traine
 def test_a_run_does_not_go_on_with_other_examples_or_networks_than_it_began_with(trained, tmp_path):
   begun = json.loads((trained / "inputs.json").read_text())
   assert begun == {"digits32-train": load_data("digits32-train").fingerprint()}
-  (tmp_path / "inputs.json").write_text(json.dumps({"digits32-train": "0" * 16}))
-  with pytest.raises(CellMismatchError, match="begun with other content of digits32-train"):
-    train(CONFIG, tmp_path, quiet=True)
+  mixed = dataclasses.replace(CONFIG, extra_data="digits32", extra_part=0.25)
+  for config, name in ((CONFIG, "digits32-train"), (mixed, "digits32"), (mixed, "digits32-train")):
+    folder = tmp_path / f"{name} {bool(config.extra_data)}"
+    folder.mkdir()
+    (folder / "inputs.json").write_text(json.dumps({name: "0" * 16}))
+    with pytest.raises(CellMismatchError, match=f"begun with other content of {name};"):
+      train(config, folder, quiet=True)
   check_inputs(tmp_path / "new", {"teacher": "a"}, write=False)
   assert not (tmp_path / "new").exists()
+
+
+def test_the_content_of_extra_and_of_chosen_examples_is_known():
+  data, extra = load_data("digits32-train@100"), load_data("digits32")
+  assert known_content("ours", Mixture(data, extra, 4)) == {"ours": data.fingerprint(), "digits32": extra.fingerprint()}
 
 
 def test_the_folder_says_how_the_network_was_trained(trained):
