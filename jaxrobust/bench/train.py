@@ -3,22 +3,26 @@
   jaxrobust bench train [--peer_python=PYTHON]
 
 PGD-3 adversarial training of the CIFAR ResNet-20 on random images. Efficiency is (3 bare input gradients + 1 bare
-parameter step) over the step.
+parameter step) over the step. Beside it, how many pictures of ImageNet's usual size the input reads from files.
 """
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
 import optax
+from PIL import Image
 
 from jaxrobust.bench.bare import bare_parts
 from jaxrobust.bench.peers import Peers
 from jaxrobust.bench.rows import Row, seconds, typical
 from jaxrobust.core.mesh import fitting_mesh
+from jaxrobust.core.threads import cores
+from jaxrobust.data.encoded import EncodedSource, Folder
 from jaxrobust.data.source import ArraySource
 from jaxrobust.models.registry import make_model
 from jaxrobust.training.state import init_state, state_shardings
@@ -71,6 +75,27 @@ def run(arch: str = "resnet20", batch_size: int = 128, repeats: int = 7, peer_py
       bare / taken,
     ),
     Row(f"{name}, waiting for data", waiting / taken, "fraction"),
+    *input_rows(batch_size, repeats),
+  ]
+
+
+def input_rows(count: int, repeats: int) -> list[Row]:
+  """Files of 500x375 pixels to batches of 224x224, by all cores and by one."""
+  rng = np.random.default_rng(0)
+  with tempfile.TemporaryDirectory() as folder:
+    for number in range(count):
+      # Large patches with a little noise: about as many bytes as a photograph.
+      patches = Image.fromarray(rng.integers(0, 256, (24, 32, 3), np.uint8)).resize((500, 375))
+      levels = np.asarray(patches) + rng.integers(-12, 13, (375, 500, 3))
+      Image.fromarray(levels.clip(0, 255).astype(np.uint8)).save(f"{folder}/{number:05}.jpg", quality=90)
+    store = Folder(folder)
+    data = EncodedSource("made", store, store.names, np.zeros(count, int), 1)
+    everyone = typical(lambda: data.raw(np.arange(count)), repeats)
+    alone = typical(lambda: [data.decode(i) for i in range(count)], repeats)
+  name = "input from JPEG files of 500x375"
+  return [
+    Row(f"{name}, {cores()} cores", count / everyone, "images/s"),
+    Row(f"{name}, one core", count / alone, "images/s"),
   ]
 
 

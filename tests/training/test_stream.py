@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from jaxrobust.bench.train import input_rows
 from jaxrobust.core.errors import CorruptFileError
 from jaxrobust.core.mesh import fitting_mesh
 from jaxrobust.data.encoded import EncodedSource
@@ -106,3 +107,9 @@ def test_two_batches_are_read_at_once():
   together.abort()
   reader.close()
   np.testing.assert_array_equal(found, stream_ids(12, 5, 0, 16))
+
+
+def test_the_bench_measures_the_input_from_files():
+  rows = input_rows(count=4, repeats=1)
+  assert [row.unit for row in rows] == ["images/s"] * 2 and all(row.value > 1 for row in rows)
+  assert rows[1].name == "input from JPEG files of 500x375, one core"
