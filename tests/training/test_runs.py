@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+import types
 from pathlib import Path
 
 import jax
@@ -215,6 +216,27 @@ def test_the_stream_sees_every_example_once_per_epoch(size, batch):
     assert sorted(ids[epoch * size : (epoch + 1) * size]) == list(range(size))
 
 
+def test_numbers_go_to_tensorboard_where_a_writer_is_installed(tmp_path, monkeypatch):
+  events = []
+
+  class SummaryWriter:
+    def __init__(self, folder, purge_step):
+      events.append((Path(folder).name, purge_step))
+
+    def add_scalar(self, name, value, step):
+      events.append((name, value, step))
+
+    def close(self):
+      events.append("closed")
+
+  monkeypatch.setitem(sys.modules, "tensorboardX", types.SimpleNamespace(SummaryWriter=SummaryWriter))
+  log = Log(tmp_path, 7)
+  log.write(8, loss=0.5, warning="none")
+  log.close()
+  # What was shown of steps that are made again is dropped.
+  assert events == [("tensorboard", 8), ("loss", 0.5, 8), "closed"]
+
+
 def test_catastrophic_overfitting_is_named():
   healthy = [Score(0.5, 0.3), Score(0.6, 0.35), Score(0.62, 0.3)]
   assert overfitted(healthy, 0.4) is None
@@ -286,6 +308,17 @@ def test_when_one_process_dies_the_others_end_and_the_run_goes_on(whole, tmp_pat
   finish(start(out))
   assert [step for step, _ in curve(out)] == [step for step, _ in curve(whole)]
   np.testing.assert_allclose([loss for _, loss in curve(out)], [loss for _, loss in curve(whole)], rtol=1e-3)
+
+
+def test_processes_stop_together_and_one_device_goes_on_with_what_four_had_split(whole, tmp_path):
+  pair = processes(tmp_path, 2, 2, "--sharding=fsdp")
+  wait_for_step(tmp_path, 6, pair[0])
+  pair[1].send_signal(signal.SIGTERM)
+  for process in pair:
+    assert "asked to stop after step" in finish(process, 75)
+  finish(start(tmp_path, "--sharding=fsdp", JAX_NUM_CPU_DEVICES="1"))
+  assert [step for step, _ in curve(tmp_path)] == [step for step, _ in curve(whole)]
+  np.testing.assert_allclose([loss for _, loss in curve(tmp_path)], [loss for _, loss in curve(whole)], rtol=1e-3)
 
 
 def test_processes_that_were_started_differently_are_refused(tmp_path):
