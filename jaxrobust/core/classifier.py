@@ -53,6 +53,11 @@ class Classifier:
     """Logits in float32, whatever precision the network computes in."""
     return self.apply(self.variables, images, key).astype(jnp.float32)
 
+  @property
+  def module(self) -> Any:
+    """The linen module it applies; None where it was made from anything else."""
+    return self.apply.module if isinstance(self.apply, _ModuleApply) else None
+
   @classmethod
   def from_function(
     cls,

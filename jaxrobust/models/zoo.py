@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import pathlib
+import uuid
 from typing import Any
 
 import flax
@@ -21,6 +22,7 @@ import orbax.checkpoint as ocp
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.errors import CorruptFileError, InputError, StorageError, first_line
 from jaxrobust.core.files import write_json
+from jaxrobust.models.identity import identity, is_ours
 from jaxrobust.models.portable import SHIPPED, WEIGHTS, read_portable, shipped, write_weights
 from jaxrobust.models.registry import MODELS, abstract_variables, make_model
 
@@ -29,24 +31,22 @@ _WEIGHTS = "weights"
 
 
 def fingerprint(classifier: Classifier) -> str:
-  """A short hash over every weight, name, shape and dtype: equal networks, equal fingerprints."""
+  """A short hash over every weight, name, shape and dtype: equal networks, equal fingerprints.
+
+  Of an architecture of this package that is all; of any other function or module also what it computes (`identity`).
+  Where that cannot be known, each fingerprint is a new one, so that no result is taken for that of another network.
+  """
   digest = hashlib.sha256(f"{classifier.num_classes} {classifier.randomised}".encode())
-  if not jax.tree.leaves(classifier.variables):
-    digest.update(_code(classifier.apply).encode())
+  if not is_ours(classifier.module):
+    known = identity(classifier.apply)
+    if known is None:
+      return f"unknown-{uuid.uuid4().hex[:16]}"
+    digest.update(known.encode())
   for path, leaf in jax.tree_util.tree_leaves_with_path(classifier.variables):
     array = np.ascontiguousarray(leaf)
     digest.update(f"{jax.tree_util.keystr(path)} {array.shape} {array.dtype}".encode())
     digest.update(array.tobytes())
   return digest.hexdigest()[:16]
-
-
-def _code(apply: Any) -> str:
-  """The code of a plain function: all there is to tell one from another where there are no weights."""
-  code = getattr(getattr(apply, "function", apply), "__code__", None)
-  if code is None:
-    return type(apply).__name__
-  constants = [constant for constant in code.co_consts if not hasattr(constant, "co_code")]
-  return f"{code.co_code.hex()} {constants!r} {code.co_names}"
 
 
 def save_classifier(
