@@ -12,8 +12,9 @@ import os
 import sys
 
 from jaxrobust.cli.machine import prepare
-from jaxrobust.core.errors import JaxrobustError
+from jaxrobust.core.errors import JaxrobustError, StoppedError
 from jaxrobust.core.registry import unknown_name
+from jaxrobust.core.stopping import StopRequest, Terminated
 
 COMMANDS = {
   "evaluate": "a suite of attacks on a classifier, as cells on disk and a table",
@@ -55,10 +56,14 @@ def main(argv: list[str] | None = None) -> int:
   try:
     if words[0] not in COMMANDS:
       raise unknown_name("command", words[0], sorted(COMMANDS))
-    return importlib.import_module(f"jaxrobust.cli.{words[0]}").run(words[1:]) or 0
+    with StopRequest(at_once=True):
+      return importlib.import_module(f"jaxrobust.cli.{words[0]}").run(words[1:]) or 0
   except JaxrobustError as error:
     print(f"error: {error}", file=sys.stderr)
     return error.exit_code
+  except Terminated:
+    print("asked to stop; what was finished is kept, run the same command to go on", file=sys.stderr)
+    return StoppedError.exit_code
   except KeyboardInterrupt:
     print("interrupted; finished cells and saved partial verdicts are kept", file=sys.stderr)
     return 130

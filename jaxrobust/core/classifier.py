@@ -55,8 +55,9 @@ class Classifier:
 
   @property
   def module(self) -> Any:
-    """The linen module it applies; None where it was made from anything else."""
-    return self.apply.module if isinstance(self.apply, _ModuleApply) else None
+    """The linen module it applies as it is; None where it does anything else."""
+    module = getattr(self.apply, "module", None)
+    return module if self.apply == _ModuleApply(module) else None
 
   @classmethod
   def from_function(

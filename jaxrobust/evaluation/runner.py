@@ -15,7 +15,9 @@ import numpy as np
 
 from jaxrobust.attacks.registry import attack_name
 from jaxrobust.core.classifier import check_logits
+from jaxrobust.core.errors import StoppedError
 from jaxrobust.core.progress import Tell, silent
+from jaxrobust.core.stopping import StopRequest
 from jaxrobust.engine.scheduler import Engine
 from jaxrobust.engine.snapshot import restore_snapshot, take_snapshot
 from jaxrobust.engine.workload import share_done
@@ -56,27 +58,36 @@ def run_job(job: Job, tell: Tell = silent) -> Result:
 
   Args:
     tell: told every so often which share of the work is done.
+
+  Raises:
+    StoppedError: the process was asked to end (SIGTERM); the verdicts so far are saved.
   """
   stored = find_stored(job)
   if stored is not None:
     return stored
-  if job.options.processes > 1:
-    return _run_share(job, tell)
+  with StopRequest() as stop:
+    result = (_run_share if job.options.processes > 1 else _run_alone)(job, tell, stop)
+  if stop.asked:
+    raise _stopped("after", job)
+  return result
+
+
+def _run_alone(job: Job, tell: Tell, stop: StopRequest) -> Result:
   path = job.cell.path(job.root)
-  result, timing = _compute(job, path, tell)
+  result, timing = _compute(job, path, tell, stop)
   save_result(job.root, result)
   save_timing(path, timing)
   remove_partial(path)
   return result
 
 
-def _run_share(job: Job, tell: Tell) -> Result:
+def _run_share(job: Job, tell: Tell, stop: StopRequest) -> Result:
   """This process's shard, and the merged cell if it is the last one."""
   share, shares = job.options.process, job.options.processes
   path = shard_path(job.cell.path(job.root), share, shares)
   shard = find_shard(job.root, job.cell, job.config, share, shares)
   if shard is None:
-    shard, timing = _compute(job, path, tell)
+    shard, timing = _compute(job, path, tell, stop)
     save_shard(job.root, shard, share, shares)
     save_timing(path, timing)
     remove_partial(path)
@@ -84,7 +95,11 @@ def _run_share(job: Job, tell: Tell) -> Result:
   return shard if merged is None else load_result(merged)
 
 
-def _compute(job: Job, path: Path, tell: Tell) -> tuple[Result, dict[str, Any]]:
+def _stopped(where: str, job: Job) -> StoppedError:
+  return StoppedError(f"asked to stop {where} {job.title or job.cell.id}; run the same command to go on")
+
+
+def _compute(job: Job, path: Path, tell: Tell, stop: StopRequest) -> tuple[Result, dict[str, Any]]:
   options, schedule = job.options, job.entry.schedule
   positions = np.arange(options.process, job.cell.n, options.processes)
   data = job.shared.keep(job.data)
@@ -96,7 +111,7 @@ def _compute(job: Job, path: Path, tell: Tell) -> tuple[Result, dict[str, Any]]:
   gallery = Gallery(options.save_images, book.eps)
   start = time.monotonic()
   if framed:
-    _look_at_frames(job, book, positions, tell)
+    _look_at_frames(job, book, positions, tell, stop)
     seconds = time.monotonic() - start
     return make_result(job, book, positions), {"seconds": seconds, "images_per_second": len(positions) / seconds}
   with jax.default_matmul_precision(options.precision):
@@ -113,7 +128,7 @@ def _compute(job: Job, path: Path, tell: Tell) -> tuple[Result, dict[str, Any]]:
       clean=job.shared.clean(job.data, str(options)),
     )
     spent = _resume(engine, book, gallery, path, job.config)
-    _drive(engine, book, gallery, path, job, tell, start - spent)
+    _drive(engine, book, gallery, path, job, tell, start - spent, stop)
   seconds = time.monotonic() - start + spent
   if len(gallery.positions):
     rows = gallery.positions
@@ -121,7 +136,7 @@ def _compute(job: Job, path: Path, tell: Tell) -> tuple[Result, dict[str, Any]]:
   return make_result(job, book, positions), _timing(engine, seconds, len(positions))
 
 
-def _look_at_frames(job: Job, book: VerdictBook, positions: np.ndarray, tell: Tell) -> None:
+def _look_at_frames(job: Job, book: VerdictBook, positions: np.ndarray, tell: Tell, stop: StopRequest) -> None:
   """The verdicts on perturbation sequences, which no attack is made on."""
   data = cast(SequenceSource, job.data)
   labels = data.take(positions)[1]
@@ -129,6 +144,8 @@ def _look_at_frames(job: Job, book: VerdictBook, positions: np.ndarray, tell: Te
   arrays["flips"] = np.zeros(len(positions), np.float32)
   for start in range(0, len(positions), step):
     rows = np.arange(start, min(start + step, len(positions)))
+    if stop.asked:
+      raise _stopped("inside", job)
     with jax.default_matmul_precision(job.options.precision):
       predictions = data.predictions(job.classifier, positions[rows])
     right = predictions == labels[rows, None]
@@ -171,8 +188,17 @@ def _model_findings(job: Job) -> list[dict[str, Any]]:
   return findings
 
 
-def _drive(engine: Engine, book: VerdictBook, gallery: Gallery, path: Path, job: Job, tell: Tell, start: float) -> None:
-  """Turns the engine until nothing is left, saving its state every so often."""
+def _drive(
+  engine: Engine,
+  book: VerdictBook,
+  gallery: Gallery,
+  path: Path,
+  job: Job,
+  tell: Tell,
+  start: float,
+  stop: StopRequest,
+) -> None:
+  """Turns the engine until nothing is left, saving its state every so often and when asked to stop."""
   told = saved = time.monotonic()
   going = True
   while going:
@@ -184,11 +210,14 @@ def _drive(engine: Engine, book: VerdictBook, gallery: Gallery, path: Path, job:
     if now - told >= TELL_SECONDS:
       tell(share_done(engine))
       told = now
-    if going and now - saved >= job.options.save_seconds:
+    leaving = stop.asked
+    if going and (leaving or now - saved >= job.options.save_seconds):
       arrays, meta = take_snapshot(engine)
       arrays |= {f"book.{name}": array for name, array in book.arrays.items()} | gallery.arrays()
       save_partial(path, job.config, arrays, {**meta, "seconds": time.monotonic() - start})
       saved = time.monotonic()
+      if leaving:
+        raise _stopped(f"at {100 * share_done(engine):.0f} % of", job)
 
 
 def _resume(engine: Engine, book: VerdictBook, gallery: Gallery, path: Path, config: dict[str, Any]) -> float:

@@ -25,6 +25,7 @@ from jaxrobust.core.errors import CellMismatchError, InputError, StoppedError, S
 from jaxrobust.core.files import write_json
 from jaxrobust.core.mesh import fitting_mesh, replicated
 from jaxrobust.core.progress import Meter, show
+from jaxrobust.core.stopping import StopRequest
 from jaxrobust.data.registry import DATASETS, load_data
 from jaxrobust.data.source import DataSource
 from jaxrobust.models.registry import MODELS
@@ -38,7 +39,7 @@ from jaxrobust.training.others import load_others
 from jaxrobust.training.pretraining import backbone_of, backbone_variables
 from jaxrobust.training.processes import check_alike
 from jaxrobust.training.recipes import exported_options, make_recipe
-from jaxrobust.training.signals import StopRequest, Vote
+from jaxrobust.training.signals import Vote
 from jaxrobust.training.state import TrainState, begin_memory, init_state, state_shardings, stored, variables_of
 from jaxrobust.training.statistics import measured
 from jaxrobust.training.step import Recipe, culprit, make_step

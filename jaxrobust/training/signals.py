@@ -1,13 +1,11 @@
-"""Being asked to stop: SIGTERM (and SIGUSR1, which schedulers send ahead of it) ends a run after the current step.
+"""Being asked to stop among several processes: all must leave the loop at the same step.
 
-With several processes all must leave the loop at the same step. Each adds its own wish to a sum over the whole mesh;
+Each adds its own wish to a sum over the whole mesh;
 everybody reads the sum of the previous step, so nobody waits for it.
 """
 
 from __future__ import annotations
 
-import signal
-import threading
 from typing import Any
 
 import jax
@@ -16,27 +14,6 @@ import numpy as np
 from jax.sharding import Mesh
 
 from jaxrobust.core.mesh import replicated, row_sharding
-
-
-class StopRequest:
-  """Context in which SIGTERM and SIGUSR1 set a flag instead of ending the process."""
-
-  def __init__(self) -> None:
-    self.asked = False
-    self._old: dict[int, Any] = {}
-
-  def __enter__(self) -> StopRequest:
-    if threading.current_thread() is threading.main_thread():
-      for number in (signal.SIGTERM, signal.SIGUSR1):
-        self._old[number] = signal.signal(number, self._ask)
-    return self
-
-  def __exit__(self, *_: object) -> None:
-    for number, handler in self._old.items():
-      signal.signal(number, handler)
-
-  def _ask(self, *_: object) -> None:
-    self.asked = True
 
 
 class Vote:

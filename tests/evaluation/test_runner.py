@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +16,13 @@ import pytest
 
 from jaxrobust import testing
 from jaxrobust.attacks.registry import make_attack
-from jaxrobust.core.errors import CellMismatchError, CorruptFileError, InputError, StorageError
+from jaxrobust.core.classifier import Classifier
+from jaxrobust.core.errors import CellMismatchError, CorruptFileError, InputError, StoppedError, StorageError
 from jaxrobust.data.source import ArraySource
 from jaxrobust.engine.options import EngineOptions
+from jaxrobust.engine.scheduler import Engine
+from jaxrobust.engine.snapshot import restore_snapshot
+from jaxrobust.evaluation import runner
 from jaxrobust.evaluation.evaluate import evaluate
 from jaxrobust.evaluation.runner import RunOptions
 from jaxrobust.evaluation.suites import attack_entry, clean_entry, entry_of, make_suite
@@ -72,6 +78,53 @@ def test_killed_at_any_point_and_run_again_gives_byte_identical_verdicts(whole, 
   assert not list(tmp_path.rglob("*.partial.npz")) and len(verdict_files(whole)) == 3
 
 
+def stopping(original, after: int):
+  """A function that asks this process to stop when it is called for the `after`-th time."""
+  calls = itertools.count(1)
+
+  def call(*args):
+    if next(calls) == after:
+      os.kill(os.getpid(), signal.SIGTERM)
+    return original(*args)
+
+  return call
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("after", [1, 3])
+def test_asked_to_stop_inside_a_cell_it_saves_its_state_and_goes_on_later(
+  data, tmp_path, monkeypatch, processes, after
+):
+  entry, resumed = attack_entry("pgd", "0.015", num_steps=9), []
+  run = lambda out, process: evaluate(
+    testing.fixture(), data, [entry], name="m", out=out, options=replace(OPTIONS, process=process, processes=processes)
+  )
+  for process in range(processes):
+    run(tmp_path / "whole", process)
+  for process in range(processes):
+    with (
+      monkeypatch.context() as patch,
+      pytest.raises(StoppedError, match=r"asked to stop at \d+ % of made/clean/linf-pgd-9@0.015"),
+    ):
+      patch.setattr(Engine, "turn", stopping(Engine.turn, after))
+      run(tmp_path / "stopped", process)
+    assert list(tmp_path.rglob("*.partial.npz"))
+    with monkeypatch.context() as patch:
+      patch.setattr(runner, "restore_snapshot", lambda *args: resumed.append(restore_snapshot(*args)) or resumed[-1])
+      run(tmp_path / "stopped", process)
+  assert resumed == [True] * processes
+  assert verdict_files(tmp_path / "stopped") == verdict_files(tmp_path / "whole")
+  assert not list(tmp_path.rglob("*.partial.npz"))
+
+
+def test_asked_to_stop_as_a_cell_ends_it_keeps_the_cell_and_begins_no_other(data, tmp_path, monkeypatch):
+  suite = [clean_entry(), attack_entry("fgsm", "0.01")]
+  monkeypatch.setattr(runner, "save_result", stopping(runner.save_result, 1))
+  with pytest.raises(StoppedError, match="asked to stop after made/clean/none; run the same command to go on"):
+    evaluate(testing.fixture(), data, suite, name="m", out=tmp_path, options=OPTIONS)
+  assert len(list(load_results(tmp_path))) == 1
+
+
 def test_two_processes_with_two_devices_each_agree_with_one(whole, tmp_path):
   with socket.socket() as probe:
     probe.bind(("127.0.0.1", 0))
@@ -107,6 +160,10 @@ def test_another_model_under_the_same_name_is_refused(data, tmp_path):
   evaluate(testing.fixture(), data, "clean", name="m", out=tmp_path, options=OPTIONS)
   with pytest.raises(CellMismatchError, match="model_fingerprint"):
     evaluate(testing.fixture("flat"), data, "clean", name="m", out=tmp_path, options=OPTIONS)
+  closing_over = lambda sign: Classifier.from_function(lambda x: sign * testing.fixture()(x), testing.CLASSES)
+  evaluate(closing_over(1.0), data, "clean", name="closure", out=tmp_path, options=OPTIONS)
+  with pytest.raises(CellMismatchError, match="model_fingerprint"):
+    evaluate(closing_over(-1.0), data, "clean", name="closure", out=tmp_path, options=OPTIONS)
 
 
 def test_a_truncated_cell_is_named_and_the_others_are_kept(data, tmp_path):
