@@ -16,6 +16,7 @@ from jaxrobust.engine.verdict import Verdict
 from jaxrobust.results.store import sibling
 
 IMAGES = ".images.npz"
+ARRAYS = ("clean", "adversarial", "label", "prediction", "index")
 
 
 class Gallery:
@@ -49,12 +50,32 @@ class Gallery:
   def positions(self) -> np.ndarray:
     return np.array(sorted(self._images), int)
 
-  def save(self, path: Path, clean: np.ndarray, label: np.ndarray, prediction: np.ndarray) -> None:
+  def save(self, path: Path, clean: np.ndarray, **about: np.ndarray) -> None:
     """Writes the images beside the cell file `path`; the other arrays belong to `positions`."""
     adversarial = np.stack([self._images[position] for position in self.positions])
     levels = lambda images: np.round(np.clip(images, 0, 1) * 255).astype(np.uint8)
-    buffer = io.BytesIO()
-    np.savez_compressed(
-      buffer, clean=levels(clean), adversarial=levels(adversarial), label=label, prediction=prediction
-    )
-    atomic_write(sibling(path, IMAGES), buffer.getvalue())
+    atomic_write(sibling(path, IMAGES), _pack({"clean": levels(clean), "adversarial": levels(adversarial), **about}))
+
+
+def merge_galleries(paths: Iterable[Path], size: int) -> bytes | None:
+  """The images of a cell from those beside its shards: the first broken ones, as one process would have kept them."""
+  found = [arrays for arrays in map(_unpack, paths) if arrays]
+  if not found or not size:
+    return None
+  joined = {name: np.concatenate([arrays[name] for arrays in found]) for name in ARRAYS}
+  first = np.argsort(joined["index"])[:size]
+  return _pack({name: array[first] for name, array in joined.items()})
+
+
+def _pack(arrays: dict[str, np.ndarray]) -> bytes:
+  buffer = io.BytesIO()
+  np.savez_compressed(buffer, **{name: arrays[name] for name in ARRAYS})  # type: ignore[arg-type]
+  return buffer.getvalue()
+
+
+def _unpack(path: Path) -> dict[str, np.ndarray]:
+  try:
+    with np.load(io.BytesIO(sibling(path, IMAGES).read_bytes()), allow_pickle=False) as file:
+      return {name: file[name] for name in ARRAYS}
+  except Exception:  # Missing or damaged: a picture decorates, it decides nothing.
+    return {}

@@ -7,6 +7,8 @@ for one another, and whoever finishes last merges the shards.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,10 +23,11 @@ from jaxrobust.core.stopping import StopRequest
 from jaxrobust.engine.scheduler import Engine
 from jaxrobust.engine.snapshot import restore_snapshot, take_snapshot
 from jaxrobust.engine.workload import share_done
-from jaxrobust.evaluation.gallery import Gallery
+from jaxrobust.evaluation.gallery import IMAGES, Gallery, merge_galleries
 from jaxrobust.evaluation.job import Job, RunOptions, ShareSource, make_job
 from jaxrobust.evaluation.provenance import provenance
 from jaxrobust.evaluation.sequences import SequenceSource, flips_per_sequence
+from jaxrobust.evaluation.timing import merge_timings, timing_of
 from jaxrobust.evaluation.verdicts import VerdictBook, find_issues, summarise
 from jaxrobust.results import (
   Result,
@@ -41,6 +44,7 @@ from jaxrobust.results import (
   shard_path,
 )
 from jaxrobust.results.shards import SUMMARY_ONLY
+from jaxrobust.results.store import TIMING, timing_text
 
 __all__ = ["Job", "RunOptions", "find_stored", "make_job", "make_result", "run_job"]
 
@@ -88,11 +92,18 @@ def _run_share(job: Job, tell: Tell, stop: StopRequest) -> Result:
   shard = find_shard(job.root, job.cell, job.config, share, shares)
   if shard is None:
     shard, timing = _compute(job, path, tell, stop)
+    save_timing(path, timing)  # What lies beside a shard is there before it, for whoever merges.
     save_shard(job.root, shard, share, shares)
-    save_timing(path, timing)
     remove_partial(path)
-  merged = finish_shards(job.root, job.cell, shares, summarise)
+  merged = finish_shards(job.root, job.cell, shares, partial(_conclude, job), partial(_beside, job))
   return shard if merged is None else load_result(merged)
+
+
+def _beside(job: Job, shards: Sequence[Path]) -> dict[str, bytes | str]:
+  """The files beside a merged cell, from those beside its shards."""
+  timing, images = merge_timings(shards, job.cell.n), merge_galleries(shards, job.options.save_images)
+  found = {TIMING: timing and timing_text(timing), IMAGES: images}
+  return {ending: content for ending, content in found.items() if content}
 
 
 def _stopped(where: str, job: Job) -> StoppedError:
@@ -132,8 +143,9 @@ def _compute(job: Job, path: Path, tell: Tell, stop: StopRequest) -> tuple[Resul
   seconds = time.monotonic() - start + spent
   if len(gallery.positions):
     rows = gallery.positions
-    gallery.save(path, job.data.take(positions[rows])[0], book.arrays["label"][rows], book.arrays["prediction"][rows])
-  return make_result(job, book, positions), _timing(engine, seconds, len(positions))
+    about = {name: book.arrays[name][rows] for name in ("label", "prediction")}
+    gallery.save(path, job.data.take(positions[rows])[0], **about, index=positions[rows])
+  return make_result(job, book, positions), timing_of(engine, seconds, len(positions))
 
 
 def _look_at_frames(job: Job, book: VerdictBook, positions: np.ndarray, tell: Tell, stop: StopRequest) -> None:
@@ -160,9 +172,7 @@ def _look_at_frames(job: Job, book: VerdictBook, positions: np.ndarray, tell: Te
 def make_result(job: Job, book: VerdictBook, positions: np.ndarray) -> Result:
   """The verdicts of some examples of a cell as its result, or as the shard of one process."""
   examples = book.examples()
-  summary = summarise(examples)
-  stages = [attack_name(stage.attack) for stage in job.entry.schedule.stages]
-  findings = (*find_issues(examples, stages), *_model_findings(job))
+  summary, findings = _conclude(job, examples)
   if job.options.processes > 1:
     examples["index"] = positions.astype(np.int32)
   else:
@@ -174,6 +184,12 @@ def make_result(job: Job, book: VerdictBook, positions: np.ndarray) -> Result:
   return Result(
     cell=job.cell, config=job.config, summary=summary, examples=examples, provenance=origin, findings=findings
   )
+
+
+def _conclude(job: Job, examples: dict[str, np.ndarray]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+  """What the verdicts add up to, and what a reader of the number must know."""
+  stages = [attack_name(stage.attack) for stage in job.entry.schedule.stages]
+  return summarise(examples), [*find_issues(examples, stages), *_model_findings(job)]
 
 
 def _model_findings(job: Job) -> list[dict[str, Any]]:
@@ -222,10 +238,10 @@ def _drive(
 
 def _resume(engine: Engine, book: VerdictBook, gallery: Gallery, path: Path, config: dict[str, Any]) -> float:
   """Puts a saved state into a fresh engine and returns the seconds already spent; 0 for a fresh start."""
-  partial = load_partial(path, config)
-  if partial is None:
+  found = load_partial(path, config)
+  if found is None:
     return 0.0
-  arrays, meta = partial
+  arrays, meta = found
   saved_book = {name: arrays[f"book.{name}"] for name in book.arrays if f"book.{name}" in arrays}
   fits = all(saved_book[name].shape == array.shape for name, array in book.arrays.items() if name in saved_book)
   if len(saved_book) != len(book.arrays) or not fits or not restore_snapshot(engine, arrays, meta):
@@ -234,17 +250,3 @@ def _resume(engine: Engine, book: VerdictBook, gallery: Gallery, path: Path, con
     book.arrays[name][:] = array
   gallery.restore(arrays)
   return float(meta["seconds"])
-
-
-def _timing(engine: Engine, seconds: float, count: int) -> dict[str, Any]:
-  stats = engine.stats
-  return {
-    "seconds": seconds,
-    "images_per_second": count / max(seconds, 1e-9),
-    "useful_fraction": stats.useful_steps / stats.slot_steps if stats.slot_steps else None,
-    "forwards": stats.forwards,
-    "backwards": stats.backwards,
-    "judged": stats.judged,
-    "slots": engine.options.slots,
-    "devices": engine.options.devices.size,
-  }

@@ -94,9 +94,12 @@ def parse_item(item: Item, parts: Sequence[bytes]) -> Result:
   results = [from_text(part) for part in parts]
   if len(results) == 1 and parse_shard_name(item.parts[0].path) is None:
     return results[0]
-  # The counts of the shards add up; whoever merges them for good summarises the arrays anew.
+  # The counts of the shards add up; whoever merges them for good draws the conclusions anew.
   summary = add_summaries([result.summary for result in results])
-  return merge_results([Path(part.path) for part in item.parts], results, lambda _: summary)
+  findings: list[Mapping[str, Any]] = []
+  for result in results:
+    findings.extend(finding for finding in result.findings if finding not in findings)
+  return merge_results([Path(part.path) for part in item.parts], results, lambda _: (summary, findings))
 
 
 def add_summaries(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -22,7 +22,9 @@ from jaxrobust.results.store import atomic_write, find_at, load_result, save_res
 # Arrays of a shard that only the summary of the whole is made from; they are not kept in it.
 SUMMARY_ONLY = "_"
 
-Summarise = Callable[[dict[str, np.ndarray]], dict[str, Any]]
+Findings = Sequence[Mapping[str, Any]]
+Summarise = Callable[[dict[str, np.ndarray]], tuple[dict[str, Any], Findings]]
+Combine = Callable[[Sequence[Path]], Mapping[str, bytes | str]]
 
 _SHARD = re.compile(r"(.+)\.shard-(\d{5})-of-(\d{5})\.json")
 
@@ -67,10 +69,10 @@ def merge_shards(paths: Sequence[str | Path], summarise: Summarise) -> Result:
   """One result from the shards of a cell, as if one process had computed it.
 
   The arrays are put in the order of the examples and `index` is dropped. Provenance comes from the
-  first shard by name; findings are those of all shards, in that order, each once.
+  first shard by name.
 
   Args:
-    summarise: merged arrays -> summary; the summaries of the shards are not used.
+    summarise: merged arrays -> summary and findings; those of the shards are not used.
 
   Raises:
     CellMismatchError: the shards were made with different cells or configurations.
@@ -91,11 +93,8 @@ def merge_results(ordered: Sequence[Path], shards: Sequence[Result], summarise: 
   examples = {
     name: np.concatenate([shard.examples[name] for shard in shards])[order] for name in first.examples if name != INDEX
   }
-  summary = summarise(examples)
+  summary, findings = summarise(examples)
   examples = {name: array for name, array in examples.items() if not name.startswith(SUMMARY_ONLY)}
-  findings: list[Mapping[str, Any]] = []
-  for shard in shards:
-    findings.extend(finding for finding in shard.findings if finding not in findings)
   return Result(
     cell=first.cell,
     config=first.config,
@@ -106,11 +105,16 @@ def merge_results(ordered: Sequence[Path], shards: Sequence[Result], summarise: 
   )
 
 
-def finish_shards(root: str | Path, cell: Cell, count: int, summarise: Summarise) -> Path | None:
+def finish_shards(
+  root: str | Path, cell: Cell, count: int, summarise: Summarise, combine: Combine | None = None
+) -> Path | None:
   """Merges the shards of a cell if all are there; None while some are still being computed.
 
   Every process calls this after writing its shard. Several may merge at once: they write the same
   bytes. One may find the shards gone, because another has just finished; the result is there then.
+
+  Args:
+    combine: files of the shards -> ending and content of each file that is to lie beside the cell.
   """
   final = cell.path(root)
   paths = [shard_path(final, index, count) for index in range(count)]
@@ -122,12 +126,22 @@ def finish_shards(root: str | Path, cell: Cell, count: int, summarise: Summarise
     if final.exists():
       return final
     raise
+  beside = {} if combine is None else combine(paths)
+  if final.exists() and not all(path.exists() for path in paths):
+    return final  # Another process was faster: what was just read may be half of what was there.
+  for ending, content in beside.items():
+    atomic_write(sibling(final, ending), content)
   save_result(root, merged)
-  # Also the shards of an earlier run with another number of processes: the cell is finished.
-  for path in final.parent.glob(sibling(final, ".shard-*.json").name):
-    if _SHARD.fullmatch(path.name):
-      path.unlink(missing_ok=True)
+  _remove_shards(final)
   return final
+
+
+def _remove_shards(final: Path) -> None:
+  """Also those of an earlier run with another number of processes, and what lies beside them: the cell is finished."""
+  found = list(final.parent.glob(sibling(final, ".shard-*").name))
+  # Shards first: whoever sees all of them has seen all that lies beside them.
+  for path in sorted(found, key=lambda path: _SHARD.fullmatch(path.name) is None):
+    path.unlink(missing_ok=True)
 
 
 def _check_same(first_path: Path, first: Result, path: Path, shard: Result) -> None:

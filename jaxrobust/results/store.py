@@ -106,5 +106,10 @@ def save_timing(path: str | Path, timing: Mapping[str, Any]) -> Path:
   Apart from the verdicts, because two runs never take equally long but must agree to the byte.
   """
   target = sibling(path, TIMING)
-  atomic_write(target, dumps(plain(timing, "timing", null_for_nan=True)))
+  atomic_write(target, timing_text(timing))
   return target
+
+
+def timing_text(timing: Mapping[str, Any]) -> str:
+  """The content of a timing file."""
+  return dumps(plain(timing, "timing", null_for_nan=True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import signal
 import socket
@@ -144,6 +145,28 @@ def test_two_processes_with_two_devices_each_agree_with_one(whole, tmp_path):
 def data() -> ArraySource:
   images, labels = testing.examples(testing.fixture(), 20)
   return ArraySource("made", images, labels, testing.CLASSES)
+
+
+@pytest.mark.parametrize("kind", ["flat", "mlp"])
+def test_three_processes_write_what_one_writes(data, tmp_path, kind):
+  classifier, entry = testing.fixture(kind), attack_entry("pgd", "0.05", num_steps=4)
+  labels = data.labels if kind == "mlp" else np.asarray(classifier(data.images)).argmax(1)
+  data = ArraySource("made", data.images, labels, testing.CLASSES)
+  run = lambda out, **share: evaluate(
+    classifier, data, [entry], name="m", out=out, options=replace(OPTIONS, save_images=4, **share)
+  )
+  (alone,) = run(tmp_path / "one").results
+  for process in (2, 0, 1):
+    run(tmp_path / "three", process=process, processes=3)
+  files = [{path.relative_to(tmp_path / n): path for path in (tmp_path / n).rglob("*.*")} for n in ("one", "three")]
+  assert files[0].keys() == files[1].keys() and verdict_files(tmp_path / "one") == verdict_files(tmp_path / "three")
+  for name, path in files[0].items():
+    if name.suffix == ".npz":
+      assert path.read_bytes() == files[1][name].read_bytes() and np.load(path)["index"].tolist() == [0, 1, 2, 3]
+  found = [(finding["kind"], finding["examples"]) for finding in alone.findings]
+  assert (found, len(files[0])) == (([("zero-gradient", 20)], 2) if kind == "flat" else ([], 3))
+  one, three = (json.loads(next(root.rglob("*.timing.json")).read_text()) for root in sorted(tmp_path.iterdir()))
+  assert three["processes"] == 3 and three["forwards"] == one["forwards"] and 0 < three["useful_fraction"] <= 1
 
 
 def test_finished_cells_are_not_computed_again(data, tmp_path):

@@ -9,11 +9,12 @@ from jaxrobust.core.errors import CellMismatchError, CorruptFileError, InputErro
 from jaxrobust.results import shards as module
 from jaxrobust.results.cell import to_text
 from jaxrobust.results.shards import find_shard, finish_shards, merge_shards, save_shard, shard_path
-from jaxrobust.results.store import save_result, save_timing
+from jaxrobust.results.store import save_result, save_timing, sibling
 
 
 def summarise(examples):
-  return {"robust": int(examples["robust"].sum()), "n": len(examples["robust"])}
+  summary = {"robust": int(examples["robust"].sum()), "n": len(examples["robust"])}
+  return summary, [{"kind": "nan-distance", "count": int(np.isnan(examples["distance"]).sum())}]
 
 
 def save_all(root, shards):
@@ -40,29 +41,41 @@ def test_finish(tmp_path, result, shards):
   assert finish_shards(tmp_path, result.cell, 2, summarise) is None
   first = save_shard(tmp_path, shards[0], 0, 2)
   assert finish_shards(tmp_path, result.cell, 2, summarise) is None and first.exists()
-  timing = save_timing(first, {"seconds": 1})
   stale = save_shard(tmp_path, shards[0], 2, 3)
-  save_shard(tmp_path, shards[1], 1, 2)
-  final = finish_shards(tmp_path, result.cell, 2, summarise)
+  paths = [first, save_shard(tmp_path, shards[1], 1, 2)]
+  for path in (*paths, stale):
+    save_timing(path, {"seconds": 1})
+  final = finish_shards(tmp_path, result.cell, 2, summarise, lambda found: {".txt": f"{found == paths}"})
   assert final == result.cell.path(tmp_path) and final.read_text() == to_text(result)
-  assert not stale.exists() and set(final.parent.iterdir()) == {final, timing}
+  beside = sibling(final, ".txt")
+  assert set(final.parent.iterdir()) == {final, beside} and beside.read_text() == "True"
   assert finish_shards(tmp_path, result.cell, 2, summarise) == final
 
 
-def test_another_process_finishes_first(tmp_path, monkeypatch, result, shards):
+@pytest.mark.parametrize("when", ["reading the shards", "reading what lies beside them"])
+def test_another_process_finishes_first(tmp_path, monkeypatch, result, shards, when):
   paths = save_all(tmp_path, shards)
   load = module.load_result
 
+  def be_late():
+    save_result(tmp_path, result)
+    sibling(paths[0], ".txt").write_text("whole")
+    for shard in paths:
+      shard.unlink()
+
   def load_late(path):
-    if path == paths[1]:
-      save_result(tmp_path, result)
-      for shard in paths:
-        shard.unlink()
+    if path == paths[1] and when == "reading the shards":
+      be_late()
     return load(path)
 
+  def combine_late(_):
+    be_late()
+    return {".txt": "half"}
+
   monkeypatch.setattr(module, "load_result", load_late)
-  final = finish_shards(tmp_path, result.cell, 2, summarise)
+  final = finish_shards(tmp_path, result.cell, 2, summarise, combine_late)
   assert final is not None and final.read_text() == to_text(result)
+  assert [path.read_text() for path in tmp_path.rglob("*.txt")] == ["whole"]
 
 
 def test_an_empty_shard_is_fine(tmp_path, result, shards):
@@ -70,10 +83,9 @@ def test_an_empty_shard_is_fine(tmp_path, result, shards):
   assert to_text(merge_shards(save_all(tmp_path, [*shards, empty]), summarise)) == to_text(result)
 
 
-def test_findings_are_those_of_all_shards_once(tmp_path, shards):
-  second = dataclasses.replace(shards[1], findings=[*shards[1].findings, {"kind": "other"}])
-  merged = merge_shards(save_all(tmp_path, [shards[0], second]), summarise)
-  assert list(merged.findings) == [{"kind": "nan-distance", "count": 1}, {"kind": "other"}]
+def test_findings_are_those_of_the_whole(tmp_path, result, shards):
+  misled = [dataclasses.replace(shard, findings=[{"kind": "of a part"}]) for shard in shards]
+  assert list(merge_shards(save_all(tmp_path, misled), summarise).findings) == list(result.findings)
 
 
 def test_missing_and_overlapping_examples(tmp_path, shards):

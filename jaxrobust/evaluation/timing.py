@@ -1,0 +1,53 @@
+"""What a cell cost, written beside it: seconds, throughput, evaluations, and how many of them were needed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from jaxrobust.engine.scheduler import Engine
+from jaxrobust.results.store import TIMING, sibling
+
+# What adds up over processes that work side by side.
+_TOTALS = ("slot_steps", "forwards", "backwards", "judged", "slots", "devices")
+
+
+def timing_of(engine: Engine, seconds: float, count: int) -> dict[str, Any]:
+  """The cost of `count` examples."""
+  stats = engine.stats
+  return {
+    "seconds": seconds,
+    "images_per_second": count / max(seconds, 1e-9),
+    "useful_fraction": stats.useful_steps / stats.slot_steps if stats.slot_steps else None,
+    "slot_steps": stats.slot_steps,
+    "forwards": stats.forwards,
+    "backwards": stats.backwards,
+    "judged": stats.judged,
+    "slots": engine.options.slots,
+    "devices": engine.options.devices.size,
+  }
+
+
+def merge_timings(paths: Iterable[Path], count: int) -> dict[str, Any] | None:
+  """The cost of a cell of `count` examples from those beside its shards: the longest time, the sum of all work."""
+  found = [timing for timing in map(_read, paths) if timing]
+  if not found:
+    return None
+  seconds = max(timing["seconds"] for timing in found)
+  merged = {"seconds": seconds, "images_per_second": count / max(seconds, 1e-9), "processes": len(found)}
+  merged |= {name: sum(timing[name] for timing in found) for name in _TOTALS if all(name in timing for timing in found)}
+  steps = merged.get("slot_steps")
+  if steps is not None:
+    useful = sum(timing["slot_steps"] * (timing["useful_fraction"] or 0.0) for timing in found)
+    merged["useful_fraction"] = useful / steps if steps else None
+  return merged
+
+
+def _read(path: Path) -> dict[str, Any]:
+  try:
+    timing = json.loads(sibling(path, TIMING).read_text())
+    return timing if isinstance(timing["seconds"], int | float) else {}
+  except (OSError, ValueError, KeyError, TypeError):  # Missing or damaged; no verdict depends on it.
+    return {}
