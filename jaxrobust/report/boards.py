@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from jaxrobust.analysis.proportions import Proportion, proportion, wilson
+from jaxrobust.analysis.proportions import Proportion, mean_proportion, proportion, wilson
 from jaxrobust.report.facts import Fact
 from jaxrobust.results.rows import budget_value
 
@@ -125,8 +125,7 @@ def _attacks(facts: Sequence[Fact], norm: str, eps: str) -> dict[str, Attacked]:
     if fact.cell.condition != "clean" or fact.norm != norm or fact.source:
       continue
     if fact.cell.eps == eps:
-      flags = None if fact.robust is None else np.unpackbits(fact.robust, count=fact.cell.n).astype(bool)
-      found[fact.cell.attack] = fact.number, flags, (fact.path,)
+      found[fact.cell.attack] = fact.number, fact.flags(), (fact.path,)
     elif fact.cell.eps is None:
       flags = fact.flags_at(budget_value(eps) or 0.0)
       if flags is not None:
@@ -149,13 +148,19 @@ def worst_case(attacked: Sequence[Attacked]) -> Entry:
 
 
 def corruption_mean(facts: Sequence[Fact]) -> Entry | None:
-  """Mean accuracy over corrupted copies of a data set; its interval is that of all their examples together."""
+  """Mean accuracy over corrupted copies of a data set; its interval is over images, which all copies share.
+
+  Where a copy has no flags (a published number), the images of the smallest stand for all: an upper bound of its width.
+  """
   found = [fact for fact in facts if fact.corruption and fact.cell.attack == "none"]
   if not found:
     return None
-  value = float(np.mean([fact.number.value for fact in found]))
-  n = sum(fact.number.n for fact in found)
-  return Proportion(value, *wilson(round(value * n), n), n), tuple(fact.path for fact in found)
+  paths, flags = tuple(fact.path for fact in found), [fact.flags() for fact in found]
+  known = [each for each in flags if each is not None]
+  if len(known) == len(found):
+    return mean_proportion(known), paths
+  value, n = float(np.mean([fact.number.value for fact in found])), min(fact.number.n for fact in found)
+  return Proportion(value, *wilson(value * n, n), n), paths
 
 
 _UPPER = {

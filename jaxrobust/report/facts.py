@@ -60,6 +60,10 @@ class Fact:
   def budget(self) -> float | None:
     return budget_value(self.cell.eps)
 
+  def flags(self) -> np.ndarray | None:
+    """Which examples stayed right, where that is known."""
+    return None if self.robust is None else np.unpackbits(self.robust, count=self.cell.n).astype(bool)
+
   def flags_at(self, eps: float) -> np.ndarray | None:
     """Which examples are right within a budget, from the distances of an attack that has none."""
     if self.distance is None or self.correct is None:

@@ -15,7 +15,7 @@ from jaxrobust.analysis.curves import (
   crossings,
   success_vs_budget,
 )
-from jaxrobust.analysis.proportions import proportion, wilson
+from jaxrobust.analysis.proportions import mean_proportion, proportion, wilson
 from jaxrobust.core.errors import InputError
 
 
@@ -27,6 +27,24 @@ def test_wilson_bounds_are_the_roots_of_the_score_equation(successes, n):
       assert abs(share - bound) == pytest.approx(1.96 * np.sqrt(bound * (1 - bound) / n), rel=1e-9)
   low, high = wilson(successes, n)
   assert 0 <= low <= share <= high <= 1
+
+
+@pytest.mark.parametrize("sizes", [[200] * 15, [200, 200, 50]])
+def test_the_interval_of_a_mean_over_conditions_covers_the_truth_as_often_as_it_says(sizes):
+  rng, covered = np.random.default_rng(0), 0
+  for _ in range(400):
+    # Some images are easy under every condition, others hard: a mean of 0.6 by construction.
+    easy = rng.beta(0.6, 0.4, max(sizes))
+    found = mean_proportion([rng.random(size) < easy[:size] for size in sizes])
+    covered += found.low <= 0.6 <= found.high
+  assert 0.92 <= covered / 400 <= 0.98
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+def test_copies_of_a_condition_say_no_more_than_one(share):
+  flags = np.arange(100) < 100 * share
+  for copies in (1, 75):
+    assert mean_proportion([flags] * copies) == pytest.approx(proportion(flags))
 
 
 def test_wilson_refuses_impossible_counts():

@@ -8,6 +8,7 @@ import re
 import numpy as np
 import pytest
 
+from jaxrobust.analysis.proportions import proportion
 from jaxrobust.core.errors import InputError
 from jaxrobust.report.boards import make_boards
 from jaxrobust.report.documents import as_script, model_id
@@ -15,7 +16,7 @@ from jaxrobust.report.facts import read_facts
 from jaxrobust.report.pictures import amplify, read_pictures
 from jaxrobust.report.report import write_report
 from jaxrobust.report.site import write_if_new
-from jaxrobust.results import Cell, save_result
+from jaxrobust.results import Cell, Result, save_result
 from jaxrobust.results.folder import open_folder
 from jaxrobust.results.packing import unpack
 from tests.report.synthetic import result, write_model, write_shift
@@ -187,6 +188,21 @@ def test_the_worst_case_is_over_the_examples_all_attacks_share(tmp_path):
     save_result(tmp_path, result(cell, {"correct": np.ones(len(flags), bool), "robust": flags}))
   (board,) = make_boards(read_facts(open_folder(tmp_path)).facts)
   assert (board.rows["m"][0].value, board.rows["m"][0].n) == (1 / 3, 3)
+
+
+def test_the_interval_over_corruptions_is_over_images(tmp_path):
+  flags = np.arange(100) % 2 == 0
+  for severity in range(1, 6):
+    cell = Cell(model="m", data="d", condition=f"fog-{severity}", attack="none", n=100)
+    save_result(tmp_path, result(cell, {"correct": flags, "robust": flags}))
+  (board,) = make_boards(read_facts(open_folder(tmp_path)).facts)
+  (number,) = (number for number in board.rows["m"] if number is not None)
+  assert number == pytest.approx(proportion(flags))
+  published = Cell(model="m", data="d", condition="snow-1", attack="none", n=50)
+  save_result(tmp_path, Result(cell=published, config={}, summary={"robust_accuracy": 0.5}, examples={}))
+  (board,) = make_boards(read_facts(open_folder(tmp_path)).facts)
+  (number,) = (number for number in board.rows["m"] if number is not None)
+  assert number == pytest.approx(proportion(flags[:50]))
 
 
 def test_a_folder_without_cells_gives_a_page_that_says_so(tmp_path):
