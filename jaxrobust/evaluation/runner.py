@@ -49,6 +49,8 @@ from jaxrobust.results.store import TIMING, timing_text
 __all__ = ["Job", "RunOptions", "find_stored", "make_job", "make_result", "run_job"]
 
 TELL_SECONDS = 1.0
+# The summary of a shard without examples, where there are more processes than examples.
+_OF_NONE = {**dict.fromkeys(("n", "correct", "robust", "nan", "disagree", "queries"), 0), "robust_accuracy": None}
 
 
 def find_stored(job: Job) -> Result | None:
@@ -172,7 +174,7 @@ def _look_at_frames(job: Job, book: VerdictBook, positions: np.ndarray, tell: Te
 def make_result(job: Job, book: VerdictBook, positions: np.ndarray) -> Result:
   """The verdicts of some examples of a cell as its result, or as the shard of one process."""
   examples = book.examples()
-  summary, findings = _conclude(job, examples)
+  summary, findings = _conclude(job, examples) if len(positions) else (dict(_OF_NONE), [])
   if job.options.processes > 1:
     examples["index"] = positions.astype(np.int32)
   else:

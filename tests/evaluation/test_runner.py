@@ -169,6 +169,17 @@ def test_three_processes_write_what_one_writes(data, tmp_path, kind):
   assert three["processes"] == 3 and three["forwards"] == one["forwards"] and 0 < three["useful_fraction"] <= 1
 
 
+def test_more_processes_than_examples(data, tmp_path):
+  run = lambda out, **share: evaluate(
+    testing.fixture(), data, "basic", eps="0.01", n=1, name="m", out=out, options=replace(OPTIONS, **share)
+  )
+  run(tmp_path / "one")
+  assert set(run(tmp_path / "three", process=1, processes=3).accuracies().values()) == {None}
+  for process in (2, 0):
+    run(tmp_path / "three", process=process, processes=3)
+  assert verdict_files(tmp_path / "one") == verdict_files(tmp_path / "three")
+
+
 def test_finished_cells_are_not_computed_again(data, tmp_path):
   suite = [clean_entry(), attack_entry("fgsm", "0.01")]
   first = evaluate(testing.fixture(), data, suite, name="m", out=tmp_path, options=OPTIONS)
