@@ -9,7 +9,9 @@ import dataclasses
 import functools
 import importlib
 import inspect
+import math
 from collections.abc import Callable
+from numbers import Real
 from typing import Any
 
 from jaxrobust.core.errors import InputError
@@ -32,15 +34,47 @@ def make_attack(name: str, **parameters: Any) -> Any:
   >>> make_attack("fgsm", norm="l2").norm
   'l2'
   """
+  if not isinstance(name, str):
+    raise InputError(f"an attack is made by its name, such as 'pgd', got {name!r}")
   build = ATTACKS[name]
-  known = list(inspect.signature(build).parameters)
-  for key in parameters:
+  known = inspect.signature(build).parameters
+  for key, value in parameters.items():
     if key not in known or key == "name":
       raise unknown_name(f"parameter of attack {name!r}", key, [k for k in known if k != "name"])
+    _check_parameter(key, value, known[key].annotation)
   try:
     return build(**parameters)
   except TypeError as error:
     raise InputError(f"attack {name!r} cannot take these parameters: {error}") from None
+
+
+def _check_parameter(name: str, value: Any, annotation: Any) -> None:
+  """Refuses what is not of the annotated kind, and numbers with which no attack attacks."""
+  text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+  kinds = text.split(" | ")
+  rule = next((_KINDS[kind] for kind in kinds if kind in _KINDS), None)
+  if rule is None or (value is None and "None" in kinds):
+    return
+  wanted, fits = rule
+  if not fits(value):
+    raise InputError(f"{name} must be {wanted}, got {value!r}")
+  if name in _SCALES and not value > 0:
+    raise InputError(f"{name} must be more than 0, got {value!r}")
+
+
+def _is_number(value: Any, kind: type) -> bool:
+  return isinstance(value, kind) and not isinstance(value, bool)
+
+
+# Annotation of a parameter -> what it must be in words, and the test.
+_KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+  "bool": ("true or false", lambda value: isinstance(value, bool)),
+  "int": ("a whole number of at least 1", lambda value: _is_number(value, int) and value >= 1),
+  "float": ("a number of at least 0", lambda value: _is_number(value, Real) and 0 <= value < math.inf),
+  "str": ("a name", lambda value: isinstance(value, str)),
+}
+# What steps and searches are multiples of: with zero they look at the same image again and again.
+_SCALES = ("step_size", "initial_const", "init_eps")
 
 
 def list_attacks(pattern: str = "*") -> list[str]:

@@ -77,6 +77,8 @@ def set_option(config: ConfigDict, name: str, text: str) -> None:
 
 
 def _literal(text: str) -> Any:
+  if text.lower() in ("true", "false"):
+    return text.lower() == "true"
   try:
     return ast.literal_eval(text)
   except (ValueError, SyntaxError):
@@ -86,7 +88,7 @@ def _literal(text: str) -> Any:
 def _typed(name: str, text: str, old: Any) -> Any:
   if isinstance(old, str):
     return text
-  value = {"true": True, "false": False}.get(text.lower(), _literal(text))
+  value = _literal(text)
   if isinstance(old, float) and isinstance(value, int) and not isinstance(value, bool):
     return float(value)
   if isinstance(old, tuple):

@@ -9,7 +9,7 @@ import pytest
 
 from jaxrobust import testing
 from jaxrobust.attacks.registry import ATTACKS, attack_config, attack_id, list_attacks, make_attack
-from jaxrobust.core.errors import JaxrobustError, UnknownNameError
+from jaxrobust.core.errors import InputError, JaxrobustError, UnknownNameError
 
 # Few steps, so that the table stays quick.
 SMALL = {"num_steps": 8, "steps": 8, "binary_search_steps": 2}
@@ -57,3 +57,42 @@ def test_every_attack_says_what_it_is(name):
 def test_near_misses_are_named():
   with pytest.raises(UnknownNameError, match="did you mean 'pgd'"):
     make_attack("pgdd")
+
+
+@pytest.mark.parametrize(
+  ("name", "parameters", "reason"),
+  [
+    ("bim", {"num_steps": 0}, "num_steps must be a whole number of at least 1, got 0"),
+    ("autoattack", {"queries": -5}, "queries must be a whole number of at least 1, got -5"),
+    ("pgd", {"num_steps": True}, "num_steps must be a whole number of at least 1, got True"),
+    ("cw", {"steps": 2.5}, "steps must be a whole number of at least 1, got 2.5"),
+    ("pgd", {"step_size": "abc"}, "step_size must be a number of at least 0, got 'abc'"),
+    ("pgd", {"step_size": -1}, "step_size must be a number of at least 0, got -1"),
+    ("pgd", {"step_size": 0}, "step_size must be more than 0, got 0"),
+    ("ddn", {"init_eps": 0.0}, "init_eps must be more than 0"),
+    ("mim", {"decay": float("nan")}, "decay must be a number of at least 0, got nan"),
+    ("ead", {"beta": float("inf")}, "beta must be a number of at least 0, got inf"),
+    ("pgd", {"random_start": "maybe"}, "random_start must be true or false, got 'maybe'"),
+    ("deepfool", {"refine": 1}, "refine must be true or false, got 1"),
+    ("pgd", {"loss": 3}, "loss must be a name, got 3"),
+    ("ddn", {"num_steps": None}, "num_steps must be a whole number of at least 1, got None"),
+    (5, {}, "an attack is made by its name, such as 'pgd', got 5"),
+  ],
+)
+def test_parameters_of_the_wrong_kind_or_sign_are_refused_by_name(name, parameters, reason):
+  with pytest.raises(InputError, match=reason):
+    make_attack(name, **parameters)
+
+
+def test_parameters_of_the_right_kind_are_taken():
+  assert make_attack("pgd", step_size=None, num_steps=5) == make_attack("pgd", num_steps=5)
+  assert make_attack("mim", decay=0, step_size=1).decay == 0
+  assert make_attack("cw", norm="linf", abort_early=None).norm == "linf"
+
+
+@pytest.mark.parametrize("name", list_attacks())
+def test_every_parameter_is_of_a_kind_that_is_checked(name):
+  for key, parameter in inspect.signature(ATTACKS[name]).parameters.items():
+    if parameter.annotation.removesuffix(" | None") != "str":
+      with pytest.raises(InputError, match=f"{key} must be"):
+        make_attack(name, **{key: "abc"})
