@@ -20,6 +20,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from jaxrobust.core.errors import InputError, first_line
+from jaxrobust.core.keys import check_seed
 from jaxrobust.core.registry import unknown_name
 
 _OPEN = ("options", "arch_options")
@@ -46,6 +47,8 @@ def parse(command: str, argv: list[str], defaults: dict[str, Any], usage: str, l
     _merge(config, load(path, dict(overrides)) if load else load_config(path), path)
   for name, value in overrides:
     set_option(config, name, value)
+  if "seed" in config:
+    check_seed(config.seed)
   return config
 
 

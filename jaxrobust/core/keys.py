@@ -16,12 +16,24 @@ import hashlib
 
 import numpy as np
 
+from jaxrobust.core.errors import InputError
+
 # Stages of attacks are smaller numbers; these two mark the model's own randomness outside attacks.
 CLEAN_STAGE = 0x7FFFFFFE
 VERIFY_STAGE = 0x7FFFFFFF
 
 
+LARGEST_SEED = 2**63 - 1
+
+
+def check_seed(seed: int) -> None:
+  """Refuses what no key and no cell could hold."""
+  if not 0 <= seed <= LARGEST_SEED:
+    raise InputError(f"the seed must be at least 0 and below 2**63, got {seed}")
+
+
 def item_key_data(seed: int, example: int, stage: int, restart: int) -> np.ndarray:
   """The two words that `jax.random.wrap_key_data` turns into the key of one work item."""
+  check_seed(seed)
   words = np.array([seed, example, stage, restart], np.int64).tobytes()
   return np.frombuffer(hashlib.blake2b(words, digest_size=8).digest(), "<u4").astype(np.uint32)
