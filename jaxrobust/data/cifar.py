@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxrobust.core.errors import CorruptFileError, InputError
+from jaxrobust.core.errors import CorruptFileError, InputError, first_line
 from jaxrobust.data.encoded import EncodedSource, Folder
 from jaxrobust.data.imagenet import split_variant
 from jaxrobust.data.npz import load_npz
@@ -26,6 +26,8 @@ _HARMLESS = {
   ("numpy", "dtype"),
   ("_codecs", "encode"),
 }
+# What reading garbage as a pickle, and a pickle as images, ends with.
+_MALFORMED = (KeyError, ValueError, IndexError, TypeError, AttributeError, OverflowError)
 
 
 class ArrayUnpickler(pickle.Unpickler):
@@ -37,13 +39,34 @@ class ArrayUnpickler(pickle.Unpickler):
     return super().find_class(module, name)
 
 
-def read_pickle(path: Path) -> dict[bytes | str, Any]:
-  """The dictionary in a CIFAR batch file."""
+def read_pickle(path: Path) -> dict[str, Any]:
+  """The dictionary in a CIFAR batch file; keys are text, whichever Python wrote it."""
+  _check_there(path)
   try:
     with path.open("rb") as file:
-      return ArrayUnpickler(file, encoding="bytes").load()
-  except (pickle.UnpicklingError, EOFError, KeyError, ValueError, IndexError) as error:
-    raise CorruptFileError(f"{path}: not a CIFAR batch ({error})") from None
+      batch = ArrayUnpickler(file, encoding="bytes").load()
+  except (pickle.UnpicklingError, EOFError, *_MALFORMED) as error:
+    raise CorruptFileError(f"{path}: not a CIFAR batch ({first_line(error)})") from None
+  if not isinstance(batch, dict):
+    raise CorruptFileError(f"{path}: not a CIFAR batch (it holds {type(batch).__name__}, not a dictionary)")
+  return {key.decode("latin1") if isinstance(key, bytes) else key: value for key, value in batch.items()}
+
+
+def _from_batch(path: Path, label_key: str, side: int = 32) -> tuple[np.ndarray, np.ndarray]:
+  """Images and labels of a batch file."""
+  batch = read_pickle(path)
+  for key in ("data", label_key):
+    if key not in batch:
+      raise CorruptFileError(f"{path}: not a CIFAR batch (it has no {key!r})")
+  try:
+    return _from_rows(batch["data"], side), np.asarray(batch[label_key]).astype(np.int32)
+  except _MALFORMED as error:
+    raise CorruptFileError(f"{path}: not a CIFAR batch ({first_line(error)})") from None
+
+
+def _check_there(path: Path) -> None:
+  if not path.is_file():
+    raise InputError(f"there is no file {path}")
 
 
 def _from_rows(rows: np.ndarray, side: int = 32) -> np.ndarray:
@@ -52,6 +75,7 @@ def _from_rows(rows: np.ndarray, side: int = 32) -> np.ndarray:
 
 
 def _from_binary(path: Path, label_bytes: int) -> tuple[np.ndarray, np.ndarray]:
+  _check_there(path)
   raw = np.frombuffer(path.read_bytes(), np.uint8)
   if raw.size % (3072 + label_bytes):
     raise CorruptFileError(f"{path}: its size is no multiple of a record of {3072 + label_bytes} bytes")
@@ -67,18 +91,15 @@ def load_cifar(folder: Path, classes: int, train: bool = False) -> ArraySource:
   python, binary = folder / _PYTHON[classes], folder / _BINARY[classes]
   archive = folder / ("train.npz" if train else "test.npz")
   if python.is_dir():
-    found = [read_pickle(python / part) for part in parts]
-    key = b"labels" if classes == 10 else b"fine_labels"
-    images = np.concatenate([_from_rows(batch[b"data"]) for batch in found])
-    labels = np.concatenate([np.asarray(batch[key]) for batch in found])
+    read = [_from_batch(python / part, "labels" if classes == 10 else "fine_labels") for part in parts]
   elif binary.is_dir():
     read = [_from_binary(binary / f"{part}.bin", 1 if classes == 10 else 2) for part in parts]
-    images, labels = np.concatenate([r[0] for r in read]), np.concatenate([r[1] for r in read])
   elif archive.is_file():
     source = load_npz(archive)
-    images, labels = source.images, source.labels
+    read = [(source.images, source.labels)]
   else:
     raise InputError(f"{folder} has none of {python.name}, {binary.name}, {archive.name}")
+  images, labels = (np.concatenate(part) for part in zip(*read, strict=True))
   return ArraySource(name, images, labels, classes, NAMES if classes == 10 else None)
 
 
@@ -113,15 +134,13 @@ def load_by_class_name(folder: Path, name: str, exclude: str = "") -> EncodedSou
 
 def load_imagenet16(folder: Path, classes: int = 120) -> ArraySource:
   """ImageNet16-120 (NAS-Bench-201): the first classes of the 16x16 validation batch, whose labels count from 1."""
-  batch = {key.decode() if isinstance(key, bytes) else key: v for key, v in read_pickle(folder / "val_data").items()}
-  images, labels = _from_rows(batch["data"], 16), np.asarray(batch["labels"]) - 1
-  kept = labels < classes
-  return ArraySource("imagenet16-120", images[kept], labels[kept].astype(np.int32), classes)
+  images, labels = _from_batch(folder / "val_data", "labels", 16)
+  kept = labels <= classes
+  return ArraySource("imagenet16-120", images[kept], labels[kept] - 1, classes)
 
 
 def _npy(path: Path) -> np.ndarray:
-  if not path.is_file():
-    raise InputError(f"there is no file {path}")
+  _check_there(path)
   try:
     return np.load(path, mmap_mode="r", allow_pickle=False)
   except (ValueError, EOFError, OSError) as error:

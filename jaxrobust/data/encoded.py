@@ -139,7 +139,7 @@ class EncodedSource:
 
   def decode(self, example: int) -> np.ndarray:
     """One picture as uint8 RGB, preprocessed."""
-    from PIL import Image
+    from PIL import Image, UnidentifiedImageError
 
     name = self.files[example]
     try:
@@ -148,7 +148,9 @@ class EncodedSource:
     except (OSError, SyntaxError, ValueError) as error:
       if isinstance(error, InputError):
         raise InputError(f"{self.name} example {example} ({name}): {error}") from None
-      raise CorruptFileError(f"{self.name} example {example} ({name}) cannot be decoded: {error}") from None
+      # Pillow names the buffer it was given, which says nothing.
+      reason = "not a picture of a known format" if isinstance(error, UnidentifiedImageError) else error
+      raise CorruptFileError(f"{self.name} example {example} ({name}) cannot be decoded: {reason}") from None
 
   def bad_images(self) -> Iterator[tuple[int, str]]:
     """Ids of pictures that cannot be decoded or are not RGB or grey, with the reason."""

@@ -43,6 +43,13 @@ def load_data(name: str, data_dir: str | Path | None = None) -> DataSource:
     Traceback (most recent call last):
     jaxrobust.core.errors.UnknownNameError: unknown dataset 'digits'; did you mean 'digits32'...
   """
+  source = _find(name, data_dir)
+  if not len(source):
+    raise InputError(f"{name} has no images")
+  return source
+
+
+def _find(name: str, data_dir: str | Path | None) -> DataSource:
   if name.startswith(PREFIX):
     return load_npz(name.removeprefix(PREFIX))
   if name.startswith(FOLDER_PREFIX):

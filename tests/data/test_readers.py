@@ -75,6 +75,38 @@ def test_pickles_cannot_run_code(root):
     load_data("cifar10")
 
 
+@pytest.mark.parametrize(
+  ("folder", "content", "kind", "reason"),
+  [
+    ("cifar-10-batches-py", None, InputError, "there is no file .*/test_batch"),
+    ("cifar-10-batches-bin", None, InputError, "there is no file .*/test_batch.bin"),
+    ("cifar-10-batches-py", pickle.dumps({b"labels": [1]}), CorruptFileError, "it has no 'data'"),
+    ("cifar-10-batches-py", pickle.dumps({b"data": [[0] * 3072]}), CorruptFileError, "it has no 'labels'"),
+    ("cifar-10-batches-py", pickle.dumps({b"data": [[0] * 5], b"labels": [1]}), CorruptFileError, "cannot reshape"),
+    ("cifar-10-batches-py", pickle.dumps({b"data": b"x", b"labels": [1]}), CorruptFileError, "invalid literal"),
+    ("cifar-10-batches-py", pickle.dumps([1, 2]), CorruptFileError, "it holds list, not a dictionary"),
+    ("cifar-10-batches-py", b"", CorruptFileError, "not a CIFAR batch"),
+    ("cifar-10-batches-bin", b"", InputError, "cifar10 has no images"),
+  ],
+)
+def test_incomplete_and_damaged_cifar_is_said_in_one_line(root, capsys, folder, content, kind, reason):
+  path = root / "cifar10" / folder / ("test_batch" if folder.endswith("py") else "test_batch.bin")
+  path.parent.mkdir(parents=True)
+  if content is not None:
+    path.write_bytes(content)
+  with pytest.raises(kind, match=reason):
+    load_data("cifar10")
+  assert main(["data", "check", "cifar10"]) == 3
+  assert capsys.readouterr().out.endswith("1 problem\n") or content is not None
+
+
+def test_an_empty_archive_is_refused_by_name(tmp_path):
+  path = tmp_path / "empty.npz"
+  np.savez(path, images=np.zeros((0, 8, 8, 3), np.uint8), labels=np.zeros(0, int))
+  with pytest.raises(InputError, match=f"npz:{path} has no images"):
+    load_data(f"npz:{path}")
+
+
 def test_cifar_relatives(root):
   images, labels = RNG.randint(0, 256, (10, 32, 32, 3)).astype(np.uint8), np.arange(10)
   for folder in ("cifar10.1-v6", "cifar10.2", "cifar10-c", "ImageNet16"):
@@ -132,7 +164,8 @@ def test_bad_pictures_are_named_and_left_out_on_request(root, capsys):
   (root / "imagenet-a" / B).mkdir()
   (root / "imagenet-a" / B / "broken.jpg").write_bytes(b"<html>")
   source = load_data("imagenet-a")
-  with pytest.raises(CorruptFileError, match=r"imagenet-a example 2 \(n02123045/broken.jpg\) cannot be decoded"):
+  reason = r"imagenet-a example 2 \(n02123045/broken.jpg\) cannot be decoded: not a picture of a known format$"
+  with pytest.raises(CorruptFileError, match=reason):
     all_of(source)
   bad = dict(source.bad_images())
   assert list(bad) == [1, 2] and "CMYK" in bad[1]
