@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
+import math
 import os
 import pathlib
 import uuid
@@ -102,11 +103,20 @@ def read_metadata(folder: str | os.PathLike) -> dict[str, Any] | None:
     for key, kind in kinds.items():
       if not isinstance(metadata[key], kind):
         raise TypeError(f"{key} is {metadata[key]!r}")
+    for key in ("mean", "std"):
+      if not _is_colour(metadata[key]):
+        raise TypeError(f"{key} is {metadata[key]!r}")
     return {key: metadata[key] for key in kinds}
   except (FileNotFoundError, NotADirectoryError):
     return None
   except (OSError, ValueError, KeyError, TypeError) as error:
     raise CorruptFileError(f"{path} is not a classifier's metadata: {error!r}") from None
+
+
+def _is_colour(value: Any) -> bool:
+  """Whether a value is a finite number, or a list of one for each channel."""
+  numbers = value if isinstance(value, list) and value else [value]
+  return all(isinstance(x, int | float) and not isinstance(x, bool) and math.isfinite(x) for x in numbers)
 
 
 def find_classifier(path: str | os.PathLike) -> pathlib.Path:

@@ -139,7 +139,20 @@ def test_a_missing_entry_is_damage_and_not_a_default(copy, key):
   refused(CorruptFileError, copy, f"not a classifier's metadata.*{key}")
 
 
-@pytest.mark.parametrize("change", [{"options": None}, {"options": {"wings": 2}}, {"num_classes": "ten"}, {"arch": 5}])
+@pytest.mark.parametrize(
+  "change",
+  [
+    {"options": None},
+    {"options": {"wings": 2}},
+    {"num_classes": "ten"},
+    {"arch": 5},
+    {"mean": "abc"},
+    {"mean": [0.5, "x", 0.5]},
+    {"std": []},
+    {"std": float("nan")},
+    {"std": {"red": 1}},
+  ],
+)
 def test_an_entry_of_the_wrong_kind_is_damage(copy, change):
   edit(copy, **change)
   refused(CorruptFileError, copy, "classifier's metadata")
