@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from ml_collections import ConfigDict
 
 from jaxrobust.cli.configuration import parse
 from jaxrobust.core.compilation import enable_compilation_cache
-from jaxrobust.core.errors import InputError
+from jaxrobust.core.errors import InputError, StorageError
+
+if TYPE_CHECKING:
+  from jaxrobust.engine.api import AttackResult
 
 DEFAULTS = {
   "model": "",
   "data": "digits32",
   "attack": "pgd",
-  "options": {"norm": "linf"},
-  "eps": "8/255",
+  "options": ConfigDict(),
+  "eps": "",
   "n": 0,
   "seed": 0,
   "restarts": 1,
@@ -25,6 +30,8 @@ DEFAULTS = {
   "out": "adversarial.npz",
   "quiet": False,
 }
+# The usual budgets of CIFAR-10 (RobustBench; AutoAttack's for l1), for attacks within one.
+USUAL_EPS = {"linf": "8/255", "l2": "0.5", "l1": "12"}
 
 
 def run(argv: list[str]) -> int:
@@ -39,20 +46,24 @@ def run(argv: list[str]) -> int:
   from jaxrobust.models.zoo import load_classifier
   from jaxrobust.results import atomic_write, check_writable
 
-  attack = make_attack(config.attack, **dict(config.options))
+  attack = make_attack(config.attack, **config.options.to_dict())
+  eps = _budget(attack, config.eps)
   data = load_data(config.data)
   data = data.subset(config.n) if config.n else data
   out = Path(config.out)
+  if out.is_dir():
+    raise StorageError(f"cannot write {out}: it is a folder; name a file in it")
   check_writable(out.parent)
   classifier = load_classifier(config.model)
   images, labels = data.take(np.arange(len(data)))
-  with show(f"{config.attack}@{config.eps}", len(images), quiet=config.quiet) as meter:
+  threat = f"{_norm(attack)} {config.attack} {f'at eps {eps}' if eps else 'without a budget'}"
+  with show(threat, len(images), quiet=config.quiet) as meter:
     result = attack_images(
       attack,
       classifier,
       images,
       labels,
-      eps=config.eps or None,
+      eps=eps,
       targets=_targets(config.targets, labels, classifier.num_classes),
       seed=config.seed,
       restarts=config.restarts,
@@ -64,8 +75,27 @@ def run(argv: list[str]) -> int:
     buffer, labels=labels, **{key: value for key, value in result._asdict().items() if key != "stats"}
   )
   atomic_write(out, buffer.getvalue())
-  print(f"{result.correct.mean():.2%} correct, {result.robust.mean():.2%} robust; images are in {out}")
+  print(f"{threat}: {_verdict(attack, result)}; images are in {out}")
   return 0
+
+
+def _budget(attack: Any, asked: str) -> str | None:
+  """What is asked for, or else no budget for minimal attacks and the usual one of the norm for others."""
+  if asked:
+    return asked
+  return None if getattr(attack, "minimal", False) else USUAL_EPS[_norm(attack)]
+
+
+def _norm(attack: Any) -> str:
+  return getattr(attack, "norm", "linf")
+
+
+def _verdict(attack: Any, result: AttackResult) -> str:
+  """Shares and, of minimal attacks, the median distance over all images that were right; infinite where most stand."""
+  shares = f"{result.correct.mean():.2%} correct, {result.robust.mean():.2%} robust"
+  if not getattr(attack, "minimal", False) or not result.correct.any():
+    return shares
+  return f"{shares}, median distance {np.median(result.distance[result.correct]):.4g}"
 
 
 def _targets(rule: str, labels: np.ndarray, num_classes: int) -> np.ndarray | None:

@@ -167,3 +167,25 @@ def test_attack_writes_the_documented_arrays(tiny, tmp_path, targets):
   assert arrays["images"].min() >= 0 and arrays["images"].max() <= 1
   assert f"{arrays['correct'].mean():.2%} correct, {arrays['robust'].mean():.2%} robust" in text
   assert sorted(path.name for path in out.parent.iterdir()) == ["adversarial.npz"]
+
+
+@pytest.mark.parametrize(
+  ("words", "threat", "distance"),
+  [
+    (["--attack=ddn"], "l2 ddn without a budget", True),
+    (["--attack=deepfool", "--options.norm=linf"], "linf deepfool without a budget", True),
+    (["--attack=deepfool", "--eps=0.1"], "l2 deepfool at eps 0.1", True),
+    (["--attack=fgsm"], "linf fgsm at eps 8/255", False),
+    (["--attack=fgsm", "--options.norm=l2"], "l2 fgsm at eps 0.5", False),
+  ],
+)
+def test_attacks_get_a_norm_and_a_budget_that_suit_them(tiny, tmp_path, words, threat, distance):
+  out = tmp_path / "a.npz"
+  code, text, _ = call("attack", "--model", tiny[0] / "models" / "standard", "--n=8", "--quiet", "--out", out, *words)
+  assert code == 0 and text.startswith(f"{threat}: ") and ("median distance" in text) == distance
+  with np.load(out) as data:
+    arrays = dict(data)
+  if distance:
+    assert f"median distance {np.median(arrays['distance'][arrays['correct']]):.4g};" in text
+  if "without" in threat:  # Every image gets an adversarial one, however far it is.
+    assert arrays["success"].all() and (arrays["distance"][arrays["correct"]] > 0).all()
