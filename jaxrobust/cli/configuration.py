@@ -19,6 +19,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
+from jaxrobust.cli.options import meaning
 from jaxrobust.core.errors import InputError, first_line
 from jaxrobust.core.keys import check_seed
 from jaxrobust.core.registry import unknown_name
@@ -177,5 +178,14 @@ def _overrides(words: list[str], config: ConfigDict) -> Iterator[tuple[str, str]
 
 
 def _help(command: str, defaults: dict[str, Any], usage: str) -> str:
-  rows = "\n".join(f"  --{key}={value!r}" for key, value in defaults.items())
+  shown = {key: _as_option(key, value) for key, value in defaults.items()}
+  width = max(map(len, shown.values()))
+  rows = "\n".join(f"  {text:<{width}}  {meaning(command, key)}" for key, text in shown.items())
   return f"jaxrobust {command}: {usage}\n\nOptions and defaults (or --config FILE.py[:ARG] --config.key=value):\n{rows}"
+
+
+def _as_option(key: str, value: Any) -> str:
+  """An option as it is written on a command line."""
+  if isinstance(value, dict | ConfigDict):
+    return f"--{key}.KEY=VALUE"
+  return f"--{key}={str(value).lower() if isinstance(value, bool) else value}"

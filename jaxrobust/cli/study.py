@@ -23,20 +23,23 @@ from jaxrobust.core.errors import InputError, JaxrobustError, StoppedError
 from jaxrobust.core.registry import unknown_name
 
 DEFAULTS: dict[str, Any] = {"out": "", "only": "*", "n": 0, "batch_size": 0, "json": False, "quiet": False}
-USAGE = "jaxrobust study list|run CONFIG.py:STUDY [--out=FOLDER], or jaxrobust study table FOLDER"
+USAGE = """the runs of a study, all of them trained and judged, and the table from their cells
+  list CONFIG.py:STUDY              what it consists of
+  run CONFIG.py:STUDY --out=FOLDER  trains, evaluates and tabulates all of it
+  table FOLDER                      the table of what is there"""
 TABLE = "table.md"
 
 
 def run(argv: list[str]) -> int:
-  if not argv or argv[0] in ("-h", "--help") or len(argv) < 2:
-    print(f"usage: {USAGE}\n\n  --only='mixup*' runs those of that name, --n=100 judges by the first 100 examples")
-    return 0 if argv and argv[0] in ("-h", "--help") else 2
-  action, path, rest = argv[0], argv[1], argv[2:]
-  config = parse("study", rest, DEFAULTS, USAGE)
+  if not argv or "-h" in argv or "--help" in argv:
+    parse("study", ["--help"], DEFAULTS, USAGE)
+  action, *rest = argv
   actions = {"list": _list, "run": _run, "table": _table}
   if action not in actions:
     raise unknown_name("study command", action, sorted(actions))
-  return actions[action](path, config)
+  if not rest:
+    raise InputError(f"jaxrobust study {action} takes a {'folder' if action == 'table' else 'study: CONFIG.py:STUDY'}")
+  return actions[action](rest[0], parse("study", rest[1:], DEFAULTS, USAGE))
 
 
 def _list(path: str, config: Any) -> int:

@@ -2,13 +2,16 @@
 
 import json
 import os
+import re
 import shutil
 from importlib import metadata
 
 import numpy as np
 import pytest
 
+from jaxrobust.cli.bench import BENCHES
 from jaxrobust.cli.main import COMMANDS
+from jaxrobust.cli.options import COMMON, OWN
 from jaxrobust.results import load_result, load_results
 from tests.cli.calling import TINY, call, cells, files, refused
 
@@ -34,7 +37,27 @@ def test_help_lists_every_command(words):
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_explains_itself(command):
   code, out, err = call(command, "--help")
-  assert code == 0 and not err and command in out
+  assert code == 0 and not err and f"jaxrobust {command}" in out
+
+
+@pytest.mark.parametrize(
+  "words",
+  [(name,) for name in COMMANDS if name not in ("bench", "list", "reproduce")] + [("bench", name) for name in BENCHES],
+)
+def test_every_option_of_every_command_has_a_line_of_help(words):
+  code, out, _ = call(*words, "--help")
+  lines = [line for line in out.splitlines() if line.startswith("  --")]
+  assert code == 0 and lines
+  for line in lines:
+    option, _, text = line.strip().partition("  ")
+    assert "=" in option and len(text.strip()) > 10 and len(line) <= 120, line
+
+
+def test_no_line_of_help_is_of_an_option_that_is_gone():
+  shown = {words: call(*words, "--help")[1] for words in [(name,) for name in OWN] + [("bench", b) for b in BENCHES]}
+  for command, lines in {**OWN, "": COMMON}.items():
+    text = "".join(out for words, out in shown.items() if command in ("", words[0]))
+    assert not [name for name in lines if not re.search(rf"^  --{name}[=.]", text, re.MULTILINE)]
 
 
 def test_version_is_that_of_the_package():

@@ -13,6 +13,8 @@ from tests.cli.calling import TINY, call, cells, refused
     ("unknown command 'evalute'; did you mean 'evaluate'?", ["evalute"]),
     ("unknown list 'attaks'; did you mean 'attacks'", ["list", "attaks"]),
     ("unexpected argument 'b'; quote a pattern", ["list", "models", "a", "b"]),
+    ("jaxrobust study run takes a study: CONFIG.py:STUDY", ["study", "run"]),
+    ("unknown study command 'lst'; did you mean 'list'", ["study", "lst", "x.py"]),
     ("unknown bench 'engin'; did you mean 'engine'?", ["bench", "engin"]),
     ("unknown option 'modle'; did you mean 'model'", ["evaluate", "--modle=x"]),
     ("unknown option 'modle'; did you mean 'model'", ["attack", "--modle", "x"]),

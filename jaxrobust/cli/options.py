@@ -1,0 +1,137 @@
+"""What every option of every command means: the lines of `jaxrobust COMMAND --help`.
+
+Options that mean the same everywhere are said once; a command's own come before them.
+"""
+
+from __future__ import annotations
+
+_CLASSIFIER = "a classifier's folder, or a name of `jaxrobust list zoo`"
+
+COMMON = {
+  "model": f"{_CLASSIFIER}; needed",
+  "data": "see `jaxrobust list datasets`; npz:FILE, folder:DIR, tfds:NAME:SPLIT; NAME@1000 a subset",
+  "norm": "linf, l2 or l1",
+  "eps": "the budget, as a number or a fraction",
+  "condition": "natural noise on the images before anything else, such as gaussian_noise-3; none for none",
+  "n": "the first N examples only; 0 for all",
+  "seed": "of all randomness: a whole number from 0",
+  "batch_size": "examples worked on at once; 0 for what suits the machine. Verdicts do not depend on it",
+  "precision": "of matrix products: highest, high, default, float32 or bfloat16",
+  "save_images": "how many adversarial images to keep beside each cell; 0 for none",
+  "distributed": "true where several processes share the work, each started with this same command",
+  "processes": "refuse to start with another number of processes; 0 for any",
+  "quiet": "true for no progress display",
+  "out": "folder for the results; finished cells in it are not computed again",
+  "json": "true for one line of JSON per row instead of a table",
+}
+
+_SUITE = "a name of `jaxrobust list suites`, with options after commas such as oodrb,small"
+
+OWN = {
+  "evaluate": {
+    "name": "of the model in cells and tables; empty for the folder's name",
+    "suite": _SUITE,
+    "only": "only cells whose data/condition/attack@eps matches this shell pattern; empty for all",
+    "samples": "forward passes that gradients and logits are means of; for randomised classifiers only",
+    "save_seconds": "how often a running cell saves its verdicts so far, to go on from when it is stopped",
+    "quiet": "true for no progress display and no plan",
+  },
+  "attack": {
+    "attack": "a name of `jaxrobust list attacks`",
+    "options": "parameters of the attack, as --options.norm=l2; the others have its defaults",
+    "eps": "the budget; empty for 8/255 in linf, 0.5 in l2, 12 in l1, and none for minimal attacks",
+    "restarts": "random restarts of a single attack, at least 1",
+    "targets": "empty for untargeted, next for the class after the label, or one class number for all",
+    "out": "the npz file to write: images, success, distance, queries, correct, nan, robust and labels",
+  },
+  "transfer": {
+    "models": "folders of at least two classifiers: --models A B C, or separated by commas",
+    "attack": "a name of `jaxrobust list attacks` that works within a budget",
+    "options": "parameters of the attack, as --options.num_steps=20; the others have its defaults",
+  },
+  "run": {
+    "networks": "training options of each network, from a config, as --networks.standard.epochs=5",
+    "suite": _SUITE,
+    "out": "folder for models, results and the page; what is finished in it is not computed again",
+    "show": "results folders that the page shows beside the new ones, as ('A', 'B')",
+  },
+  "study": {
+    "out": "folder of the study; what is finished in it is not computed again",
+    "only": "only runs whose name matches this shell pattern",
+    "n": "judge by the first N examples only; 0 for all",
+    "json": "true for the rows of `table` as JSON",
+  },
+  "convert": {
+    "arch": "a name of `jaxrobust list models`; needed",
+    "out": "folder for the classifier; needed",
+    "num_classes": "of the network; 0 for what the architecture has",
+    "sha256": "refuse a checkpoint with another hash; empty for any",
+    "key": "which entry of the checkpoint holds the weights; empty to look for it",
+    "mean": "of the normalisation, as 0.485,0.456,0.406; empty for the checkpoint's or the architecture's",
+    "std": "of the normalisation, as 0.229,0.224,0.225; empty for the checkpoint's or the architecture's",
+    "options": "parameters of the architecture",
+  },
+  "report": {
+    "out": "folder for the page, tables and plots",
+    "plots": "auto (where matplotlib is installed), yes or no",
+  },
+  "results": {
+    "root": "the results folder; local, or gs://…, s3://… and the like",
+    "format": "table, csv, json or parquet",
+    "out": "the file to write; empty for standard output",
+  },
+  "data": {
+    "data_dir": "the folder of all data sets; empty for $JAXROBUST_DATASETS",
+    "decode": "true to open every picture; with check",
+    "out": "the npz file to write; with prepare",
+    "skip_bad": "true to leave out pictures that cannot be decoded; with prepare",
+  },
+  "bench": {
+    "n": "how many images",
+    "repeats": "how often each time is measured",
+    "only": "only rows whose title contains this text; empty for all",
+    "names": "techniques, separated by commas; empty for all",
+    "arch": "a name of `jaxrobust list models`",
+    "batch_size": "images per training step",
+    "sizes": "of the images in pixels, separated by commas",
+    "peer_python": "a Python with the other implementations installed; empty to measure ours alone",
+    "autoattack_path": "a checkout of fra31/auto-attack",
+    "mm_path": "a checkout of Sjtubrian/MM-attack",
+  },
+  "train": {
+    "arch": "a name of `jaxrobust list models`",
+    "arch_options": "parameters of the architecture; those of a config can be changed",
+    "extra_data": "a second data set that fills a part of every batch; empty for none",
+    "extra_part": "which part of every batch comes from extra_data, in (0, 1); 0 without",
+    "init": "a classifier's folder to start from; empty for random weights",
+    "epochs": "over the data, more than 0; parts of an epoch too",
+    "batch_size": "of one step over all devices",
+    "accumulate": "batches whose gradients are averaged into one update",
+    "optimiser": "sgd (Nesterov 0.9) or adamw",
+    "learning_rate": "the largest one of the schedule",
+    "weight_decay": "of the optimiser",
+    "schedule": "of the learning rate: cosine, step, step-30, cyclic or constant",
+    "warmup_epochs": "in which the learning rate grows from 0",
+    "clip": "the largest global gradient norm; 0 for no bound",
+    "techniques": "names, as ('flip', 'pgd-at'); see the README",
+    "options": "of techniques; those of a config can be changed, as --options.trades.beta=4.0",
+    "attack_warmup_epochs": "in which the budget of the training attack grows from 0",
+    "precision": "of forward and backward passes: float32 or bfloat16",
+    "sharding": "data copies weights to every device, fsdp splits weights and optimiser",
+    "holdout": "examples kept from training to choose the best epoch by; 0 keeps the last epoch",
+    "validate_steps": "of the PGD attack that the best epoch is chosen by",
+    "save_every": "steps between checkpoints",
+    "log_every": "steps between log lines",
+    "out": "folder of the run, needed; the same command goes on with a run that was stopped",
+    "index": "which run of a study to train; -1 where the config is not a study",
+  },
+}
+
+
+def meaning(command: str, option: str) -> str:
+  """One line on an option of a command.
+
+  >>> meaning("attack", "n"), meaning("bench engine", "n")
+  ('the first N examples only; 0 for all', 'how many images')
+  """
+  return OWN.get(command.split()[0], {}).get(option) or COMMON.get(option, "")
