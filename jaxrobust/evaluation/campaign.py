@@ -16,6 +16,7 @@ import jax
 import numpy as np
 
 from jaxrobust.attacks.schedule import CleanPass, Schedule
+from jaxrobust.core.classifier import check_logits
 from jaxrobust.core.errors import InputError, JaxrobustError
 from jaxrobust.core.progress import show_all
 from jaxrobust.data.registry import DATASETS, load_data
@@ -75,8 +76,9 @@ class Campaign:
     """What will run, in lines for a reader; `seconds` of one forward pass of one image, if measured."""
     left = self.left
     places = len({(task.part.data, task.part.condition) for task in self.tasks})
+    where = "1 data set and condition" if places == 1 else f"{places} data sets and conditions"
     cells = len({task.job.cell.path(task.job.root) for task in self.tasks})
-    yield f"{self.plan.name}{self.plan.setting.suffix}: {cells} cells on {places} data sets and conditions, " + (
+    yield f"{self.plan.name}{self.plan.setting.suffix}: {_cells(cells)} on {where}, " + (
       f"{cells - len(left)} of them there already" if self.stored else "none of them there yet"
     )
     attacks: dict[str, list[Task]] = {}
@@ -85,12 +87,15 @@ class Campaign:
     for title, tasks in attacks.items():
       examples = sum(task.job.cell.n for task in tasks)
       times = "" if seconds is None else f", at most {readable(seconds * sum(task.cost for task in tasks))}"
-      cells_here = "1 cell" if len(tasks) == 1 else f"{len(tasks)} cells"
-      yield f"  {title}: {cells_here}, {examples} examples{times}"
+      yield f"  {title}: {_cells(len(tasks))}, {examples} examples{times}"
     if seconds is not None and left:
       total = seconds * sum(task.cost for task in left)
       yield f"at most {readable(total)} in all, compilation aside; less where examples break early"
     yield from missing_lines(self.missing)
+
+
+def _cells(count: int) -> str:
+  return "1 cell" if count == 1 else f"{count} cells"
 
 
 def prepare(
@@ -183,6 +188,7 @@ def measure_forward(job: Job) -> float:
   layout = options.engine or EngineOptions.for_platform()
   count = min(job.cell.n, layout.slots)
   shape = tuple(job.data.take(np.zeros(1, int))[0].shape[1:])
+  check_logits(job.classifier, shape)
   share = ShareSource(job.data, np.arange(count), shape)
 
   def clean_pass() -> float:

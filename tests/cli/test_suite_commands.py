@@ -7,6 +7,7 @@ import shlex
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from jaxrobust.models.registry import make_model
@@ -42,11 +43,17 @@ def evaluated(networks, tmp_path_factory):
 
 def test_a_suite_says_what_it_will_run_and_prints_and_stores_its_metrics(evaluated):
   out, text, err = evaluated
-  assert "nas-cell-small: 2 cells on 1 data sets and conditions" in err and "at most" in err
+  assert "nas-cell-small: 2 cells on 1 data set and condition, none" in err and "at most" in err
   assert "linf-fgsm@4/255" in text and "summary: " in text
   summary = json.loads((out / "one" / "nas-cell-small.summary.json").read_text())
   for result in load_results(out):
     assert summary["metrics"][result.cell.id]["value"] == result.examples["robust"].mean()
+
+
+def test_images_that_the_network_does_not_take_are_refused_before_any_plan(networks, tmp_path):
+  np.savez(tmp_path / "grey.npz", images=np.zeros((4, 28, 28, 1), np.uint8), labels=np.zeros(4, int), num_classes=10)
+  words = ["--suite=clean", "--data", f"npz:{tmp_path / 'grey.npz'}", "--out", tmp_path / "out"]
+  refused(2, "images are (28, 28, 1)", "evaluate", "--model", networks / "one", *words)
 
 
 def test_a_cell_knows_its_network_and_the_command_that_makes_it_again(evaluated, networks, tmp_path):
