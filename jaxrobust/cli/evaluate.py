@@ -113,4 +113,4 @@ def print_summary(out: str, report: Report) -> None:
   else:
     part = report.plan.parts[0]
     where = part.data if part.condition == "none" else f"{part.data} under {part.condition}"
-    print_reports(f"{where}, robust accuracy in %", [report])
+    print_reports(f"{where}, robust accuracy in % [95 % interval]", [report])

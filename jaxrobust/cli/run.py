@@ -76,7 +76,7 @@ def run(argv: list[str]) -> int:
     )
     for name, folder in folders.items()
   ]
-  print_reports(f"{config.data}, accuracy in % ({config.norm} {config.eps})", reports)
+  print_reports(f"{config.data}, accuracy in % [95 % interval] ({config.norm} {config.eps})", reports)
   print(f"models are in {out / 'models'}, cells in {out / 'results'}")
   # The networks that ship with the package stand beside the new ones, with the results they come with.
   also = [*config.show, *shipped_results()]

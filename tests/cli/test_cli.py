@@ -9,6 +9,7 @@ from importlib import metadata
 import numpy as np
 import pytest
 
+from jaxrobust.analysis.proportions import proportion
 from jaxrobust.cli.bench import BENCHES
 from jaxrobust.cli.main import COMMANDS
 from jaxrobust.cli.options import COMMON, OWN
@@ -100,7 +101,7 @@ def test_a_run_trains_evaluates_and_prints_one_table(tiny):
     assert result.cell.n == 32 and result.cell.eps == (None if result.cell.attack == "none" else "16/255")
     robust = result.examples["robust"]
     assert result.summary["robust_accuracy"] == robust.mean() and not (robust & ~result.examples["correct"]).any()
-    assert f"{100 * robust.mean():.1f}" in out
+    assert f" {proportion(robust)} │" in out  # With its interval.
 
 
 def test_timings_lie_beside_the_cells(tiny):
