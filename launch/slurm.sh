@@ -42,6 +42,6 @@ wait "$step" || code=$?
 # A trapped signal ends the first wait; the second collects the step's own exit code.
 if [ -n "$late" ] && [ "$code" -gt 128 ]; then code=0; wait "$step" || code=$?; fi
 # Only for want of time: Slurm itself queues a preempted job again, and a cancelled one shall stay so. Any code but 0
-# counts: the first task to leave may get the others killed, and evaluations end by the signal.
+# counts: the first task to leave may get the others killed.
 if [ -n "$late" ] && [ "$code" -ne 0 ]; then scontrol requeue "$SLURM_JOB_ID"; fi
 exit "$code"

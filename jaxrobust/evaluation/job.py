@@ -10,6 +10,7 @@ import numpy as np
 
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.errors import InputError
+from jaxrobust.core.keys import check_seed
 from jaxrobust.data.source import DataSource
 from jaxrobust.engine.api import fit_schedule
 from jaxrobust.engine.options import EngineOptions, check_precision, check_samples
@@ -50,8 +51,7 @@ class RunOptions:
   def __post_init__(self) -> None:
     check_precision(self.precision)
     check_samples(self.samples)
-    if self.seed < 0:
-      raise InputError(f"the seed must be at least 0, got {self.seed}")
+    check_seed(self.seed)
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,9 @@ def transfer_jobs(
   models: Mapping[str, Shared], data: DataSource, entry: Entry, root: str | Path, options: RunOptions
 ) -> dict[str, list[TransferJob]]:
   """For every source, the cells of all targets; a source is a target of its own too."""
-  if entry.eps is None or entry.schedule.minimal:
+  if entry.schedule.minimal:
+    raise InputError(f"{entry.attack} looks for the smallest perturbation: transfer needs an attack within a budget")
+  if entry.eps is None:
     raise InputError("transfer needs an attack within a budget: set eps, for example 8/255")
   found: dict[str, list[TransferJob]] = {}
   for source, made_on in models.items():

@@ -96,6 +96,8 @@ class Inner:
     Budget.parse(self.eps)
     if self.crafting not in ("eval", "train"):
       raise unknown_name("mode of crafting", self.crafting, ["eval", "train"])
+    if not self.step_size > 0:
+      raise InputError(f"a step goes uphill: step_size must be more than 0, got {self.step_size}")
     self.attack  # noqa: B018 - refuses bad settings now
 
   @property

@@ -8,11 +8,9 @@ example), so a run that was stopped ends with the very weights of one that was n
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,26 +21,24 @@ from jax.sharding import Mesh
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.errors import CellMismatchError, InputError, StoppedError, StorageError, TrainingError
 from jaxrobust.core.files import write_json
-from jaxrobust.core.mesh import fitting_mesh, replicated
+from jaxrobust.core.mesh import fitting_mesh
 from jaxrobust.core.progress import Meter, show
 from jaxrobust.core.stopping import StopRequest
 from jaxrobust.data.registry import DATASETS, load_data
-from jaxrobust.data.source import DataSource
 from jaxrobust.models.registry import MODELS
-from jaxrobust.models.zoo import load_classifier, read_metadata, save_classifier
+from jaxrobust.models.zoo import read_metadata
 from jaxrobust.training.checkpoints import Checkpoints
 from jaxrobust.training.config import TrainConfig
 from jaxrobust.training.finetune import start_from
 from jaxrobust.training.inputs import check_inputs, known_content
 from jaxrobust.training.logs import Log
 from jaxrobust.training.others import load_others
-from jaxrobust.training.pretraining import backbone_of, backbone_variables
 from jaxrobust.training.processes import check_alike
 from jaxrobust.training.recipes import exported_options, make_recipe
+from jaxrobust.training.run import Run, exported, finish, host_variables, save_weights
 from jaxrobust.training.signals import Vote
-from jaxrobust.training.state import TrainState, begin_memory, init_state, state_shardings, stored, variables_of
-from jaxrobust.training.statistics import measured
-from jaxrobust.training.step import Recipe, culprit, make_step
+from jaxrobust.training.state import TrainState, begin_memory, init_state, state_shardings, stored
+from jaxrobust.training.step import culprit, make_step
 from jaxrobust.training.stream import Stream, count_ids, split_ids, training_data
 from jaxrobust.training.validation import Score, overfitted, validate
 from jaxrobust.training.window import Window
@@ -50,32 +46,6 @@ from jaxrobust.training.window import Window
 _RUN = "run.json"
 # Examples by which a run without held-out ones is watched.
 WATCHED = 250
-
-
-@dataclass
-class Run:
-  """All that a running loop holds."""
-
-  config: TrainConfig
-  folder: Path
-  recipe: Recipe
-  mesh: Mesh
-  data: DataSource
-  train_size: int
-  total_steps: int
-  log: Log
-  checkpoints: Checkpoints
-  stop: StopRequest
-  others: dict[str, Classifier]
-  window: list[float]  # The sums of the log line that a checkpoint cut off.
-
-  @property
-  def chief(self) -> bool:
-    return jax.process_index() == 0
-
-  def epoch_of(self, step: int) -> int:
-    """Finished epochs after `step` steps."""
-    return step * self.config.batch_size // self.train_size
 
 
 def check_train_config(config: TrainConfig) -> None:
@@ -111,7 +81,7 @@ def train(
       done, batch = int(state.step) * config.batch_size, config.batch_size
       with show(title, images, done, batch=batch, quiet=quiet or not run.chief) as meter:
         state = _steps(run, state, meter)
-      _finish(run, state)
+      finish(run, state)
       together = True
     except StoppedError:
       together = True
@@ -259,58 +229,8 @@ def _look_back(run: Run, state: TrainState, step: int) -> None:
   named = {"warning": warning} if warning else {}
   if run.config.holdout and (not scores or score.robust > max(old.robust for old in scores)):
     found = {"step": step, "clean": score.clean, "robust": score.robust}
-    _save(run, _exported(run, variables), run.folder / "best", found)
+    save_weights(run, exported(run, variables), run.folder / "best", found)
   # The line is written last: a run that is killed before it looks again.
   run.log.write(step, epoch=run.epoch_of(step), clean=score.clean, robust=score.robust, **named)
   if warning:
     print(warning, flush=True)
-
-
-def host_variables(run: Run, state: TrainState) -> Any:
-  """The weights to evaluate, whole, on this process's host; every process must call it."""
-  variables = variables_of(state)
-  batches = getattr(run.recipe.plan.average, "statistics", 0)
-  if batches and state.batch_stats:
-    stream = Stream(run.data, run.train_size, run.config.batch_size, run.config.seed, run.mesh)
-    try:
-      variables = measured(run.recipe, state, run.others, itertools.islice(stream, batches))
-    finally:
-      stream.close()
-  variables = backbone_variables(run.recipe.module, variables)
-  whole = jax.jit(lambda tree: tree, out_shardings=replicated(run.mesh))(variables)
-  return jax.tree.map(lambda leaf: np.asarray(leaf.addressable_data(0)), whole)
-
-
-def _exported(run: Run, variables: Any) -> Any:
-  export = run.recipe.plan.export
-  return variables if export is None else export.export(variables)
-
-
-def _save(run: Run, variables: Any, folder: Path, extra: dict[str, Any]) -> None:
-  spec, config = MODELS[run.config.arch], run.config
-  notes = {"train": config.identity(), **extra}
-  save_classifier(
-    folder,
-    config.arch,
-    variables,
-    num_classes=backbone_of(run.recipe.module).num_classes,
-    mean=spec.mean,
-    std=spec.std,
-    options=exported_options(config, run.recipe.plan),
-    notes=notes,
-  )
-
-
-def _finish(run: Run, state: TrainState) -> None:
-  """The folder becomes a classifier: the best epoch where examples were held out, the last one elsewhere."""
-  variables = host_variables(run, state)
-  if run.chief:
-    best = read_metadata(run.folder / "best")
-    if best is not None:
-      variables = load_classifier(run.folder / "best").variables["module"]
-    else:
-      variables = _exported(run, variables)
-    extra = (
-      {key: value for key, value in best["notes"].items() if key != "train"} if best else {"step": int(state.step)}
-    )
-    _save(run, variables, run.folder, extra)

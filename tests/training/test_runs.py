@@ -113,15 +113,15 @@ def test_a_run_that_is_killed_while_it_keeps_the_best_epoch_keeps_it_later(tmp_p
   config = TrainConfig(epochs=2, batch_size=256, holdout=37, techniques=("fast-at",))
   falling = {5: Score(0.5, 0.3), 10: Score(0.5, 0.2)}
   monkeypatch.setattr(loop, "validate", lambda *_: falling[10 if (tmp_path / "best").exists() else 5])
-  save = loop._save
+  save = loop.save_weights
 
   def killed(*_):
     raise RuntimeError("killed")
 
-  monkeypatch.setattr(loop, "_save", killed)
+  monkeypatch.setattr(loop, "save_weights", killed)
   with pytest.raises(RuntimeError, match="killed"):
     train(config, tmp_path, quiet=True)
-  monkeypatch.setattr(loop, "_save", save)
+  monkeypatch.setattr(loop, "save_weights", save)
   train(config, tmp_path, quiet=True)
   assert read_metadata(tmp_path)["notes"]["step"] == 5
 

@@ -255,6 +255,7 @@ def test_validation_counts_every_example_once():
     ("pad-crop-flip", {"padding": -1}, InputError),
     ("pad-crop-flip", {"padding": 1.5}, InputError),
     ("pgd-at", {"random_start": "no"}, InputError),
+    ("pgd-at", {"step_size": -1.0}, InputError),
     ("half-at", {"num_steps": "3"}, InputError),
     ("randaugment", {"probability": 2.0}, InputError),
     ("randaugment", {"operations": -1}, InputError),

@@ -1,0 +1,104 @@
+"""What a running loop holds, and the networks that come out of it: the weights to evaluate, the form that is saved."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+
+from jaxrobust.core.classifier import Classifier
+from jaxrobust.core.mesh import replicated
+from jaxrobust.core.stopping import StopRequest
+from jaxrobust.data.source import DataSource
+from jaxrobust.models.registry import MODELS
+from jaxrobust.models.zoo import load_classifier, read_metadata, save_classifier
+from jaxrobust.training.checkpoints import Checkpoints
+from jaxrobust.training.config import TrainConfig
+from jaxrobust.training.logs import Log
+from jaxrobust.training.pretraining import backbone_of, backbone_variables
+from jaxrobust.training.recipes import exported_options
+from jaxrobust.training.state import TrainState, variables_of
+from jaxrobust.training.statistics import measured
+from jaxrobust.training.step import Recipe
+from jaxrobust.training.stream import Stream
+
+
+@dataclass
+class Run:
+  """All that a running loop holds."""
+
+  config: TrainConfig
+  folder: Path
+  recipe: Recipe
+  mesh: Mesh
+  data: DataSource
+  train_size: int
+  total_steps: int
+  log: Log
+  checkpoints: Checkpoints
+  stop: StopRequest
+  others: dict[str, Classifier]
+  window: list[float]  # The sums of the log line that a checkpoint cut off.
+
+  @property
+  def chief(self) -> bool:
+    return jax.process_index() == 0
+
+  def epoch_of(self, step: int) -> int:
+    """Finished epochs after `step` steps."""
+    return step * self.config.batch_size // self.train_size
+
+
+def host_variables(run: Run, state: TrainState) -> Any:
+  """The weights to evaluate, whole, on this process's host; every process must call it."""
+  variables = variables_of(state)
+  batches = getattr(run.recipe.plan.average, "statistics", 0)
+  if batches and state.batch_stats:
+    stream = Stream(run.data, run.train_size, run.config.batch_size, run.config.seed, run.mesh)
+    try:
+      variables = measured(run.recipe, state, run.others, itertools.islice(stream, batches))
+    finally:
+      stream.close()
+  variables = backbone_variables(run.recipe.module, variables)
+  whole = jax.jit(lambda tree: tree, out_shardings=replicated(run.mesh))(variables)
+  return jax.tree.map(lambda leaf: np.asarray(leaf.addressable_data(0)), whole)
+
+
+def exported(run: Run, variables: Any) -> Any:
+  export = run.recipe.plan.export
+  return variables if export is None else export.export(variables)
+
+
+def save_weights(run: Run, variables: Any, folder: Path, extra: dict[str, Any]) -> None:
+  spec, config = MODELS[run.config.arch], run.config
+  notes = {"train": config.identity(), **extra}
+  save_classifier(
+    folder,
+    config.arch,
+    variables,
+    num_classes=backbone_of(run.recipe.module).num_classes,
+    mean=spec.mean,
+    std=spec.std,
+    options=exported_options(config, run.recipe.plan),
+    notes=notes,
+  )
+
+
+def finish(run: Run, state: TrainState) -> None:
+  """The folder becomes a classifier: the best epoch where examples were held out, the last one elsewhere."""
+  variables = host_variables(run, state)
+  if run.chief:
+    best = read_metadata(run.folder / "best")
+    if best is not None:
+      variables = load_classifier(run.folder / "best").variables["module"]
+    else:
+      variables = exported(run, variables)
+    extra = (
+      {key: value for key, value in best["notes"].items() if key != "train"} if best else {"step": int(state.step)}
+    )
+    save_weights(run, variables, run.folder, extra)
