@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 import threading
 from itertools import islice
 
@@ -11,13 +12,17 @@ import pytest
 from PIL import Image
 
 from jaxrobust.bench.train import input_rows
-from jaxrobust.core.errors import CorruptFileError
+from jaxrobust.core.errors import CorruptFileError, InputError
 from jaxrobust.core.mesh import fitting_mesh
 from jaxrobust.data.encoded import EncodedSource
+from jaxrobust.data.registry import load_data
 from jaxrobust.data.source import ArraySource
 from jaxrobust.data.subsets import pinned
 from jaxrobust.training import stream
-from jaxrobust.training.stream import Mixture, Stream, batch_ids, stream_ids
+from jaxrobust.training.config import TrainConfig
+from jaxrobust.training.loop import train
+from jaxrobust.training.stream import Mixture, Stream, batch_ids, split_ids, stream_ids
+from tests.training.runs import curve
 
 LEVELS = np.random.default_rng(0).integers(0, 256, (12, 8, 8, 3), np.uint8)
 LABELS = np.arange(12) % 3
@@ -113,3 +118,60 @@ def test_the_bench_measures_the_input_from_files():
   rows = input_rows(count=4, repeats=1)
   assert [row.unit for row in rows] == ["images/s"] * 2 and all(row.value > 1 for row in rows)
   assert rows[1].name == "input from JPEG files of 500x375, one core"
+
+
+def test_examples_are_held_out_from_all_over_the_set():
+  sorted_by_class = np.repeat(np.arange(4), 25)
+  training, held = split_ids(100, 80)
+  assert sorted([*training, *held]) == list(range(100))
+  assert np.bincount(sorted_by_class[held], minlength=4).min() > 0
+  data = ArraySource("sorted", np.zeros((100, 8, 8, 3), np.uint8), sorted_by_class, 4)
+  seen = np.concatenate([batch_ids(data, 80, 5, step, 16) for step in range(5)])
+  assert sorted(seen) == sorted(training)
+
+
+@pytest.mark.parametrize("size, batch", [(10, 3), (7, 7), (5, 13)])
+def test_the_stream_sees_every_example_once_per_epoch(size, batch):
+  ids = np.concatenate([stream_ids(size, 1, start, batch) for start in range(0, 6 * size, batch)])
+  for epoch in range(5):
+    assert sorted(ids[epoch * size : (epoch + 1) * size]) == list(range(size))
+
+
+def mixture(rows: int = 16) -> Mixture:
+  data, extra = load_data("digits32-train"), load_data("digits32")
+  assert isinstance(data, ArraySource) and isinstance(extra, ArraySource)
+  as_bytes = ArraySource("extra", np.round(extra.images * 255).astype(np.uint8), extra.labels, 10)
+  return Mixture(data, as_bytes, rows)
+
+
+def test_every_batch_has_its_part_of_extra_examples_in_a_repeatable_order():
+  data = mixture()
+  batches = [batch_ids(data, len(data), 3, step, 64) for step in range(40)]
+  for ids in batches:
+    assert (ids[:48] < len(data)).all() and (ids[48:] >= len(data)).all()
+  extra = np.concatenate([ids[48:] for ids in batches])[:500]
+  assert sorted(extra - len(data)) == list(range(500)), "each once before any comes again"
+  np.testing.assert_array_equal(batches[7], batch_ids(data, len(data), 3, 7, 64))
+  images, labels = data.raw(batches[0])
+  np.testing.assert_allclose(images[48:], data.extra.take(batches[0][48:] - len(data))[0])
+  np.testing.assert_array_equal(labels[:48], data.source.labels[batches[0][:48]])
+
+
+def test_a_run_with_extra_data_continues_exactly(tmp_path):
+  config = TrainConfig(
+    epochs=1, batch_size=128, log_every=1, extra_data="digits32", extra_part=0.25, save_every=3, techniques=("flip",)
+  )
+  train(config, tmp_path / "whole", quiet=True)
+  train(config, tmp_path / "net", quiet=True)
+  (tmp_path / "net" / "classifier.json").unlink()
+  steps = [int(path.name) for path in (tmp_path / "net" / "checkpoints").iterdir() if path.name.isdigit()]
+  shutil.rmtree(tmp_path / "net" / "checkpoints" / str(max(steps)))
+  train(config, tmp_path / "net", quiet=True)
+  assert curve(tmp_path / "net") == curve(tmp_path / "whole")
+  assert "extra_data" not in TrainConfig().identity() and config.identity()["extra_part"] == 0.25
+
+
+@pytest.mark.parametrize("options", [{"extra_part": 0.5}, {"extra_data": "digits32"}, {"extra_part": -0.1}])
+def test_extra_data_and_its_part_come_together(options):
+  with pytest.raises(InputError, match="extra_part"):
+    TrainConfig(**options)
