@@ -11,13 +11,12 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import jax
 import orbax.checkpoint as ocp
-from jax.experimental import multihost_utils
 
 from jaxrobust.core.errors import CorruptFileError, StorageError, first_line
 
@@ -78,8 +77,11 @@ class Checkpoints:
       raise CorruptFileError(f"no checkpoint in {self.folder} can be read: {reason}")
     return None
 
-  def drop_after(self, step: int) -> None:
-    """Puts later checkpoints aside: Orbax would keep those that cannot be read, and refuse earlier steps."""
+  def drop_after(self, step: int, barrier: Callable[[], Any]) -> None:
+    """Puts later checkpoints aside: Orbax would keep those that cannot be read, and refuse earlier steps.
+
+    All processes call it; `barrier` holds each up until the others are there.
+    """
     later = [each for each in self._manager.all_steps() if each > step]
     if not later:
       return
@@ -89,7 +91,7 @@ class Checkpoints:
           aside = self.folder.with_name(f"{self.folder.name}-unreadable") / f"{each}-{time.time_ns()}"
           aside.parent.mkdir(exist_ok=True)
           (self.folder / str(each)).rename(aside)
-      multihost_utils.sync_global_devices("checkpoints put aside")
+      barrier()
       self._manager.reload()
 
   def close(self) -> None:

@@ -33,7 +33,7 @@ from jaxrobust.training.finetune import start_from
 from jaxrobust.training.inputs import check_inputs, known_content
 from jaxrobust.training.logs import Log
 from jaxrobust.training.others import load_others
-from jaxrobust.training.processes import check_alike
+from jaxrobust.training.processes import check_alike, gather
 from jaxrobust.training.recipes import exported_options, make_recipe
 from jaxrobust.training.run import Run, exported, finish, host_variables, save_weights
 from jaxrobust.training.signals import Vote
@@ -115,7 +115,7 @@ def _start(config: TrainConfig, folder: Path, mesh: Mesh, stop: StopRequest) -> 
   given = start_from(config.init, recipe.module, shape, config.seed) if config.init else None
   others, inputs = load_others(recipe.plan.classifiers, recipe.num_classes, shape, mesh, config.sharding)
   inputs |= known_content(config.data, data)
-  check_alike(config.identity() | {"the content of the data": inputs, "the number of examples": len(data)})
+  check_alike(config.identity() | {"the content of the data": inputs, "the number of examples": len(data)}, mesh)
   key, averaged = jax.random.key(config.seed), recipe.plan.average is not None
   memory = lambda: begin_memory(recipe.plan.objective, (config.batch_size, *shape), count_ids(data))
   build = lambda: init_state(recipe.module, recipe.optimiser, key, shape, averaged, given, memory())
@@ -130,10 +130,10 @@ def _start(config: TrainConfig, folder: Path, mesh: Mesh, stop: StopRequest) -> 
   check_inputs(folder, inputs, write=jax.process_index() == 0)
   checkpoints = Checkpoints(folder / "checkpoints")
   restored = checkpoints.restore(stored(shapes), stored(shardings))
-  check_alike({"the checkpoint that they read": restored and restored[0]})
+  check_alike({"the checkpoint that they read": restored and restored[0]}, mesh)
   if restored:
     step, state, window = restored[0], TrainState(**restored[1]), restored[2]
-    checkpoints.drop_after(step)
+    checkpoints.drop_after(step, lambda: gather(np.zeros(1, np.int32), mesh))
   else:
     # Weights that are given must not become constants of a program.
     state = jax.device_put(build(), shardings) if given else jax.jit(build, out_shardings=shardings)()

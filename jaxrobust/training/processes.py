@@ -13,17 +13,27 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.experimental import multihost_utils
+from jax.sharding import Mesh
 
 from jaxrobust.core.errors import InputError
+from jaxrobust.core.mesh import replicated, row_sharding
 
 
-def check_alike(parts: Mapping[str, Any]) -> None:
+def gather(numbers: np.ndarray, mesh: Mesh) -> np.ndarray:
+  """The numbers of all processes, one row for each device of the mesh; nobody returns before everybody came."""
+  rows = np.repeat(numbers[None], len(mesh.local_devices), 0)
+  shape = (mesh.size, *numbers.shape)
+  spread = jax.make_array_from_process_local_data(row_sharding(mesh), rows, shape)
+  whole = jax.jit(lambda array: array, out_shardings=replicated(mesh))(spread)
+  return np.asarray(whole.addressable_data(0))
+
+
+def check_alike(parts: Mapping[str, Any], mesh: Mesh) -> None:
   """Refuses, in all processes at once, parts (plain JSON by name) that are not equal everywhere."""
   if jax.process_count() == 1:
     return
   mine = np.array([_digest(name, value) for name, value in sorted(parts.items())], np.int32)
-  differing = find_differences(sorted(parts), np.asarray(multihost_utils.process_allgather(mine)))
+  differing = find_differences(sorted(parts), gather(mine, mesh))
   if differing:
     raise InputError(f"the processes of this run differ in {', '.join(differing)}: start all with the same command")
 

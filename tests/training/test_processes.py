@@ -18,6 +18,7 @@ from tests.training.runs import curve, finish, port, processes, start, wait_for_
   ("arch", "objective"),
   [
     pytest.param("cnn-tiny", "fast-at", marks=pytest.mark.ci),
+    pytest.param("repvgg_tiny", "standard", marks=pytest.mark.ci),  # With batch norm, over the whole batch.
     pytest.param("resnet20", "standard", marks=pytest.mark.slow),
   ],
 )
