@@ -16,6 +16,7 @@ from typing import Any
 
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.registry import Registry, unknown_name
+from jaxrobust.core.validation import is_number
 
 _MODULES = ("pgd", "mim", "square", "fab", "deepfool", "apgd", "mm", "cw", "ddn", "fmn", "ead", "autoattack")
 
@@ -62,15 +63,11 @@ def _check_parameter(name: str, value: Any, annotation: Any) -> None:
     raise InputError(f"{name} must be more than 0, got {value!r}")
 
 
-def _is_number(value: Any, kind: type) -> bool:
-  return isinstance(value, kind) and not isinstance(value, bool)
-
-
 # Annotation of a parameter -> what it must be in words, and the test.
 _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
   "bool": ("true or false", lambda value: isinstance(value, bool)),
-  "int": ("a whole number of at least 1", lambda value: _is_number(value, int) and value >= 1),
-  "float": ("a number of at least 0", lambda value: _is_number(value, Real) and 0 <= value < math.inf),
+  "int": ("a whole number of at least 1", lambda value: is_number(value, int) and value >= 1),
+  "float": ("a number of at least 0", lambda value: is_number(value, Real) and 0 <= value < math.inf),
   "str": ("a name", lambda value: isinstance(value, str)),
 }
 # What steps and searches are multiples of: with zero they look at the same image again and again.

@@ -64,13 +64,14 @@ def run(argv: list[str]) -> int:
 
 def _leave(process: int, error: Exception) -> NoReturn:
   """Ends one process of several at once: an orderly exit would wait for the others, who wait for this one."""
-  known = isinstance(error, JaxrobustError)
   # A collective that fails does so because another process is gone.
-  text = str(error) if known else f"process {process} lost the others: {first_line(error)}"
+  text, code = f"process {process} lost the others: {first_line(error)}", LOST
+  if isinstance(error, JaxrobustError):
+    text, code = str(error), error.exit_code
   print(f"error: {text}", file=sys.stderr, flush=True)
   if process == 0:
     time.sleep(_GRACE)  # It holds the runtime together: those who found the same error have time to say so.
-  os._exit(error.exit_code if isinstance(error, JaxrobustError) else LOST)
+  os._exit(code)
 
 
 class _Study:

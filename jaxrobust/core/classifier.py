@@ -93,7 +93,7 @@ class Classifier:
     """A linen module in evaluation mode: `module.apply(variables, (images - mean) / std)`.
 
     Batch statistics are read, never written. `num_classes` defaults to the module's own attribute. Normalised images
-    are cast to `dtype`, if any, and logits back to float32.
+    are cast to `dtype`, if any.
     """
     classes = num_classes if num_classes is not None else getattr(module, "num_classes", None)
     if classes is None:
@@ -131,10 +131,13 @@ class _ModuleApply:
 
   def __call__(self, variables: Any, images: Array, key: Array | None) -> Array:
     del key
-    normalised = (images - variables["mean"]) / variables["std"]
-    if self.dtype is None:
-      return self.module.apply(variables["module"], normalised)
-    return self.module.apply(variables["module"], normalised.astype(self.dtype)).astype(jnp.float32)
+    return self.module.apply(variables["module"], normalised(variables, images, self.dtype))
+
+
+def normalised(variables: Any, images: Array, dtype: Any) -> Array:
+  """What a module sees of images, in `dtype` if any is asked for."""
+  inputs = (images - variables["mean"]) / variables["std"]
+  return inputs if dtype is None else inputs.astype(dtype)
 
 
 def check_logits(classifier: Classifier, image_shape: tuple[int, int, int]) -> None:

@@ -74,6 +74,15 @@ def check_labels(labels: Any, n: int, num_classes: int, what: str = "labels") ->
     raise InputError(f"{what} range from {low} to {high}; expected 0 to {num_classes - 1}")
 
 
+def is_number(value: Any, kind: Any) -> bool:
+  """Whether a value is a number of a kind; true and false are none, though Python counts with them.
+
+  >>> is_number(1, int), is_number(True, int), is_number(0.5, int), is_number(2, int | float)
+  (True, False, False, True)
+  """
+  return isinstance(value, kind) and not isinstance(value, bool)
+
+
 def check_whole(numbers: Any, n: int, what: str, hint: str = "") -> None:
   """Refuses anything but n whole numbers; `hint` is for a wrong shape."""
   numbers = np.asarray(numbers)

@@ -23,6 +23,7 @@ import orbax.checkpoint as ocp
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.errors import CorruptFileError, InputError, StorageError, first_line
 from jaxrobust.core.files import write_json
+from jaxrobust.core.validation import is_number
 from jaxrobust.models.identity import identity, is_ours
 from jaxrobust.models.portable import SHIPPED, WEIGHTS, read_portable, shipped, write_weights
 from jaxrobust.models.registry import MODELS, abstract_variables, make_model
@@ -116,7 +117,7 @@ def read_metadata(folder: str | os.PathLike) -> dict[str, Any] | None:
 def _is_colour(value: Any) -> bool:
   """Whether a value is a finite number, or a list of one for each channel."""
   numbers = value if isinstance(value, list) and value else [value]
-  return all(isinstance(x, int | float) and not isinstance(x, bool) and math.isfinite(x) for x in numbers)
+  return all(is_number(x, int | float) and math.isfinite(x) for x in numbers)
 
 
 def find_classifier(path: str | os.PathLike) -> pathlib.Path:

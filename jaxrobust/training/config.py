@@ -9,6 +9,7 @@ from typing import Any
 
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.registry import unknown_name
+from jaxrobust.core.validation import is_number
 from jaxrobust.training.optimisers import OPTIMISERS, SCHEDULES
 from jaxrobust.training.technique import Plan, make_plan
 
@@ -86,7 +87,7 @@ class TrainConfig:
     for name, bound in least.items():
       value = getattr(self, name)
       whole = isinstance(getattr(TrainConfig, name), int)
-      if isinstance(value, bool) or not isinstance(value, int if whole else int | float) or not value >= bound:
+      if not is_number(value, int if whole else int | float) or not value >= bound:
         kind = "whole number" if whole else "number"
         raise InputError(f"{name} must be a {kind} of at least {bound}, got {value!r}")
     if not self.epochs > 0:

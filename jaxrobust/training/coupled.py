@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax.custom_batching import custom_vmap
 
-from jaxrobust.core.classifier import Classifier
+from jaxrobust.core.classifier import Classifier, normalised
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.types import Array
 from jaxrobust.models.head import with_features
@@ -47,13 +47,8 @@ def features_of(classifier: Classifier, images: Array) -> Array:
   """What the head of a module sees, for a whole batch, in the classifier's own mode."""
   variables, apply = classifier.variables, cast(_CoupledApply, classifier.apply)
   options = _training(variables) if "dropout" in variables else {}
-  normalised = _normalised(variables, images, apply.dtype)
-  return with_features(apply.module, variables["module"], normalised, **options)[1].astype(jnp.float32)
-
-
-def _normalised(variables: Any, images: Array, dtype: Any) -> Array:
-  normalised = (images - variables["mean"]) / variables["std"]
-  return normalised if dtype is None else normalised.astype(dtype)
+  inputs = normalised(variables, images, apply.dtype)
+  return with_features(apply.module, variables["module"], inputs, **options)[1].astype(jnp.float32)
 
 
 def _training(variables: Any) -> dict[str, Any]:
@@ -67,8 +62,7 @@ def _together(module: nn.Module, dtype: Any) -> Callable[[Any, Array], Array]:
   trees: dict[Hashable, Any] = {}
 
   def logits(variables: Any, images: Array) -> Array:
-    normalised = _normalised(variables, images, dtype)
-    return module.apply(variables["module"], normalised, **_training(variables))[0].astype(jnp.float32)
+    return module.apply(variables["module"], normalised(variables, images, dtype), **_training(variables))[0]
 
   @_over_the_batch
   def plain(variables: Any, images: Array) -> tuple[Array, list[Array]]:

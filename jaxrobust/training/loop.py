@@ -33,10 +33,9 @@ from jaxrobust.training.finetune import start_from
 from jaxrobust.training.inputs import check_inputs, known_content
 from jaxrobust.training.logs import Log
 from jaxrobust.training.others import load_others
-from jaxrobust.training.processes import check_alike, gather
+from jaxrobust.training.processes import Vote, check_alike, gather
 from jaxrobust.training.recipes import exported_options, make_recipe
 from jaxrobust.training.run import Run, exported, finish, host_variables, save_weights
-from jaxrobust.training.signals import Vote
 from jaxrobust.training.state import TrainState, begin_memory, init_state, state_shardings, stored
 from jaxrobust.training.step import culprit, make_step
 from jaxrobust.training.stream import Stream, count_ids, split_ids, training_data

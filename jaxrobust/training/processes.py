@@ -1,7 +1,7 @@
-"""What the processes of one run must agree on before the first step.
+"""What the processes of one run must agree on: what they train, and when they stop.
 
 Each is started by a command of its own. One with another seed, other data or an older checkpoint would not fail: all
-would train on together, towards a network that nobody asked for.
+would train on together, towards a network that nobody asked for. And all must leave the loop at the same step.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
@@ -19,12 +20,15 @@ from jaxrobust.core.errors import InputError
 from jaxrobust.core.mesh import replicated, row_sharding
 
 
-def gather(numbers: np.ndarray, mesh: Mesh) -> np.ndarray:
-  """The numbers of all processes, one row for each device of the mesh; nobody returns before everybody came."""
+def _spread(numbers: np.ndarray, mesh: Mesh) -> jax.Array:
+  """The numbers of all processes, one row for each device of the mesh."""
   rows = np.repeat(numbers[None], len(mesh.local_devices), 0)
-  shape = (mesh.size, *numbers.shape)
-  spread = jax.make_array_from_process_local_data(row_sharding(mesh), rows, shape)
-  whole = jax.jit(lambda array: array, out_shardings=replicated(mesh))(spread)
+  return jax.make_array_from_process_local_data(row_sharding(mesh), rows, (mesh.size, *numbers.shape))
+
+
+def gather(numbers: np.ndarray, mesh: Mesh) -> np.ndarray:
+  """The numbers of all processes, one row for each device; nobody returns before everybody came."""
+  whole = jax.jit(lambda array: array, out_shardings=replicated(mesh))(_spread(numbers, mesh))
   return np.asarray(whole.addressable_data(0))
 
 
@@ -52,3 +56,19 @@ def _digest(name: str, value: Any) -> list[int]:
   """In pieces of 16 bits: JAX cuts wider whole numbers off."""
   text = json.dumps([name, value], sort_keys=True)
   return np.frombuffer(hashlib.sha256(text.encode()).digest()[:8], "<u2").astype(np.int32).tolist()
+
+
+class Vote:
+  """Whether any process has been asked to stop, known to all of them one step later: nobody waits for the sum."""
+
+  def __init__(self, mesh: Mesh):
+    self._mesh = mesh
+    self._pending: Any = None
+    self._sum = jax.jit(jnp.sum, out_shardings=replicated(mesh))
+
+  def __call__(self, asked: bool) -> bool:
+    """Casts this process's vote and returns the result of the vote before."""
+    if jax.process_count() == 1:
+      return asked
+    before, self._pending = self._pending, self._sum(_spread(np.array(asked, np.int32), self._mesh))
+    return before is not None and bool(before)

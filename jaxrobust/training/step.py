@@ -214,9 +214,7 @@ def _context(recipe: Recipe, state: TrainState, batch: Batch, others: Mapping[st
   """What the objective may use, with what it crafts."""
   # Statistics stay as they are: rounded to bfloat16 they would be those of another network.
   frozen = jax.lax.stop_gradient(as_variables(_cast(state.params, recipe.dtype), state.batch_stats))
-  classifier = Classifier.from_module(
-    recipe.module, frozen, mean=recipe.mean, std=recipe.std, dtype=None if recipe.dtype == jnp.float32 else recipe.dtype
-  )
+  classifier = Classifier.from_module(recipe.module, frozen, mean=recipe.mean, std=recipe.std, dtype=recipe.dtype)
   context = Context(
     classifier,
     state.batch_stats,

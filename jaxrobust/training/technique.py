@@ -40,6 +40,7 @@ from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.registry import Registry, unknown_name
 from jaxrobust.core.types import Array
+from jaxrobust.core.validation import is_number
 
 _MODULES = (
   "acl",
@@ -220,8 +221,9 @@ def _check_kinds(name: str, technique: Any) -> None:
   """Refuses options that are not what their defaults are: "no" is not False, and no half is a whole number."""
   for item in fields(technique) if is_dataclass(technique) else ():
     value, kind = getattr(technique, item.name), type(item.default)
-    wanted = {bool: bool, int: int, float: int | float, str: str}.get(kind)
-    if wanted and (not isinstance(value, wanted) or (isinstance(value, bool) and kind is not bool)):
+    number = {int: int, float: int | float}.get(kind)
+    fits = is_number(value, number) if number else isinstance(value, kind) if kind in (bool, str) else True
+    if not fits:
       raise InputError(f"{name}: {item.name} takes {kind.__name__}, got {value!r}")
 
 
