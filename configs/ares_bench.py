@@ -3,7 +3,7 @@
 jaxrobust train --config configs/ares_bench.py:swin_base_patch4_window7_224 --data=imagenet-train --out=runs/swin-b
 
 PGD-3 at linf 4/255 with steps of 2/3 eps, both growing from zero over 5 epochs, EMA 0.9998, label smoothing 0.1, Mixup,
-RandAugment, colour jitter, random erasing, no weight decay. Transformers and ConvNeXt: AdamW, 300 epochs, cosine;
+RandAugment, color jitter, random erasing, no weight decay. Transformers and ConvNeXt: AdamW, 300 epochs, cosine;
 others: SGD, 95 epochs, a tenth of the rate every 30. "ARCH,runlocal" takes a minute on a CPU. In the authors' code the
 step grows alone, epoch by epoch, from a random start in the whole ball.
 """
@@ -24,7 +24,7 @@ def get_config(arg: str = "resnet50") -> ConfigDict:
   config.weight_decay = 0.0
   config.warmup_epochs = 5.0
   config.attack_warmup_epochs = 5.0
-  images = ("random-resized-crop", "flip", "colour-jitter", "randaugment", "random-erasing")
+  images = ("random-resized-crop", "flip", "color-jitter", "randaugment", "random-erasing")
   config.techniques = (*images, "mixup", "label-smoothing", "pgd-at", "ema")
   config.options = ConfigDict(
     {
@@ -37,10 +37,10 @@ def get_config(arg: str = "resnet50") -> ConfigDict:
   )
   config.precision = "bfloat16"
   if arch.startswith(_ADAMW):
-    config.optimiser, config.learning_rate = "adamw", 5e-4
+    config.optimizer, config.learning_rate = "adamw", 5e-4
     config.epochs, config.schedule = 300.0, "cosine"
   else:
-    config.optimiser, config.learning_rate = "sgd", 0.2
+    config.optimizer, config.learning_rate = "sgd", 0.2
     config.epochs, config.schedule = 95.0, "step-30"
   if mode == "runlocal":
     config.arch, config.data, config.precision = "cnn-tiny", "digits32-train", "float32"

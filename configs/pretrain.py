@@ -12,7 +12,7 @@ CPU.
 
 from ml_collections import ConfigDict
 
-# Architecture, data, epochs, batch size, optimiser, learning rate, weight decay, warm-up epochs.
+# Architecture, data, epochs, batch size, optimizer, learning rate, weight decay, warm-up epochs.
 _ROWS = {
   "moco-v2": ("resnet50", "imagenet-train", 200, 256, "sgd", 0.03, 1e-4, 0),
   "moco-v2-tune": ("resnet50", "imagenet-train", 100, 512, "sgd", 0.2, 1e-4, 0),
@@ -27,7 +27,7 @@ _ROWS = {
   "imagenet21k": ("resnet50", "folder:imagenet21k", 100, 512, "sgd", 0.4, 1e-4, 1),
   "imagenet21k-tune": ("resnet50", "imagenet-train", 30, 512, "sgd", 0.04, 1e-4, 1),
 }
-_SUPERVISED = ("random-resized-crop", "flip", "colour-jitter", "label-smoothing")
+_SUPERVISED = ("random-resized-crop", "flip", "color-jitter", "label-smoothing")
 # What each is trained with; fine-tuning and ImageNet-21K are supervised.
 _TECHNIQUES = {
   "moco-v2": ("moco-v2",),
@@ -41,7 +41,7 @@ _TECHNIQUES = {
 }
 _OPTIONS = {
   "moco-v3": {"moco-v3": {"smallest": 0.08, "frozen_patches": True}},
-  "mae": {"random-resized-crop": {"smallest": 0.2}, "mae": {"normalise": True}},
+  "mae": {"random-resized-crop": {"smallest": 0.2}, "mae": {"normalize": True}},
   "simmim": {"random-resized-crop": {"smallest": 0.67}},
   "mae-tune": {"mixup": {"alpha": 0.8}},
   "simmim-tune": {"mixup": {"alpha": 0.8}},
@@ -61,11 +61,11 @@ def get_config(arg: str = "mae") -> ConfigDict:
   name, _, mode = arg.partition(",")
   if name not in _ROWS or mode not in ("", "runlocal"):
     raise ValueError(f"an argument is NAME[,runlocal] with one of {', '.join(_ROWS)}")
-  arch, data, epochs, batch_size, optimiser, learning_rate, weight_decay, warmup = _ROWS[name]
+  arch, data, epochs, batch_size, optimizer, learning_rate, weight_decay, warmup = _ROWS[name]
   config = ConfigDict()
   config.arch, config.data = arch, data
   config.epochs, config.batch_size, config.warmup_epochs = float(epochs), batch_size, float(warmup)
-  config.optimiser, config.learning_rate, config.weight_decay = optimiser, learning_rate, weight_decay
+  config.optimizer, config.learning_rate, config.weight_decay = optimizer, learning_rate, weight_decay
   config.schedule = "cosine"
   config.techniques = _TECHNIQUES.get(name, _SUPERVISED)
   config.options = ConfigDict(_OPTIONS.get(name, {}))
@@ -74,7 +74,7 @@ def get_config(arg: str = "mae") -> ConfigDict:
     transformer = name.removesuffix("-tune") in ("moco-v3", "mae", "simmim")
     config.arch, config.data = "vit-micro" if transformer else "cnn-tiny", "digits32-train"
     config.epochs, config.batch_size, config.warmup_epochs, config.precision = 0.2, 64, 0.0, "float32"
-    config.optimiser, config.learning_rate, config.weight_decay = "adamw", 2e-3, 1e-4
+    config.optimizer, config.learning_rate, config.weight_decay = "adamw", 2e-3, 1e-4
     config.options = ConfigDict(_LOCAL.get(name, {}))
     if transformer:
       config.arch_options = ConfigDict({"patch_size": 8})

@@ -43,15 +43,15 @@ def get_config(arg: str = "resnet50") -> ConfigDict:
   config.epochs = 100.0
   config.batch_size = 512
   config.schedule = "cosine"
-  config.techniques = ("random-resized-crop", "flip", "colour-jitter", "label-smoothing")
+  config.techniques = ("random-resized-crop", "flip", "color-jitter", "label-smoothing")
   config.options = ConfigDict({"label-smoothing": {"amount": 0.1}})
   config.precision = "bfloat16"
   if arch in TRANSFORMERS:
-    config.optimiser, config.learning_rate, config.weight_decay = "adamw", 5e-4, 0.05
+    config.optimizer, config.learning_rate, config.weight_decay = "adamw", 5e-4, 0.05
     config.warmup_epochs, config.clip = 5.0, 1.0
   else:
     # "Base learning rate 0.1, warm-up learning rate 0.4" (F.1): the rate rises to 0.4 and falls from there.
-    config.optimiser, config.learning_rate, config.weight_decay = "sgd", 0.4, 1e-4
+    config.optimizer, config.learning_rate, config.weight_decay = "sgd", 0.4, 1e-4
     config.warmup_epochs = 1.0
   if "half-at" in words:
     config.techniques += ("half-at",)

@@ -47,7 +47,7 @@ def robustart_techniques():
     technique(arch, "no-label-smoothing", drop=["label-smoothing"])
     technique(arch, "pgd-at", add=["pgd-at"], options={"pgd-at": PGD})
   for arch in (RESNET, REGNET, SHUFFLE, MOBILE):
-    technique(arch, "adamw", optimiser="adamw", learning_rate=5e-4, weight_decay=0.05)
+    technique(arch, "adamw", optimizer="adamw", learning_rate=5e-4, weight_decay=0.05)
   for arch, rate in DROPOUT.items():
     technique(arch, "dropout", arch_options={"drop_rate": rate})
   for arch in ("repvgg_a0", "repvgg_b3"):
@@ -56,8 +56,8 @@ def robustart_techniques():
   runs.append(_run("resnet50-moco-v2", "pretrain.py:moco-v2", judged=False))
   technique(RESNET, "moco-v2", init="{models}/resnet50-moco-v2")
   for arch in (RESNET, VIT):
-    optimiser = {} if arch == RESNET else {"optimiser": "adamw", "learning_rate": 5e-4, "weight_decay": 0.05}
-    runs.append(_run(f"{arch}-imagenet21k", "pretrain.py:imagenet21k", judged=False, arch=arch, **optimiser))
+    optimizer = {} if arch == RESNET else {"optimizer": "adamw", "learning_rate": 5e-4, "weight_decay": 0.05}
+    runs.append(_run(f"{arch}-imagenet21k", "pretrain.py:imagenet21k", judged=False, arch=arch, **optimizer))
     start = {"init": f"{{models}}/{arch}-imagenet21k", "epochs": 30.0, "warmup_epochs": 1.0}
     rate = {"learning_rate": 0.04} if arch == RESNET else {}
     technique(arch, "imagenet21k", **start, **rate)
@@ -88,7 +88,7 @@ def ares_bench_table7():
   for name, arch, tricks, decay in rows:
     drop = [trick for trick in everything if trick not in tricks]
     runs.append(_run(name, f"ares_bench.py:{arch}", drop=drop, against="swin-s", weight_decay=decay))
-  adamw = {"optimiser": "adamw", "learning_rate": 5e-4, "weight_decay": 0.05}
+  adamw = {"optimizer": "adamw", "learning_rate": 5e-4, "weight_decay": 0.05}
   runs.append(_run("swin-b-imagenet21k", "pretrain.py:imagenet21k", judged=False, arch=base, **adamw))
   runs.append(_run("swin-b-simmim", "pretrain.py:simmim", judged=False))
   for start, arch, against in (
@@ -146,7 +146,7 @@ _PLAIN = {
   "cutmix": {},
   "pad-crop-flip": {"flip": False},
   "random-resized-crop": {"smallest": 0.5},
-  "colour-jitter": {},
+  "colour-jitter": {},  # A run and its folder are named so.
   "randaugment": {},
   "autoaugment": {"policy": "cifar10"},
   "trivialaugment": {},

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
   from jaxrobust.core.errors import JaxrobustError as JaxrobustError
   from jaxrobust.core.gradients import bpda as bpda
   from jaxrobust.core.gradients import loss_and_grad as loss_and_grad
+  from jaxrobust.core.threat import Norm as Norm
+  from jaxrobust.core.threat import Threat as Threat
+  from jaxrobust.core.threat import by_norm as by_norm
   from jaxrobust.core.types import Cost as Cost
   from jaxrobust.core.types import Probe as Probe
   from jaxrobust.core.types import Problem as Problem
@@ -42,11 +45,14 @@ _HOMES = {
   "EngineOptions": "engine.options",
   "JaxrobustError": "core.errors",
   "MinimumBudget": "attacks.minimum_budget",
+  "Norm": "core.threat",
   "Probe": "core.types",
   "Problem": "core.types",
   "Stage": "attacks.schedule",
+  "Threat": "core.threat",
   "attack_images": "engine.api",
   "bpda": "core.gradients",
+  "by_norm": "core.threat",
   "evaluate": "evaluation.evaluate",
   "list_attacks": "attacks.registry",
   "list_datasets": "data.registry",

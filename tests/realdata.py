@@ -15,8 +15,8 @@ import pytest
 
 from jaxrobust.bench.workloads import load_cifar_network
 from jaxrobust.core.classifier import Classifier
-from jaxrobust.models.cnn import CNN
-from jaxrobust.models.convert import convert_checkpoint
+from jaxrobust.models.families.cnn import CNN
+from jaxrobust.models.weights.convert import convert_checkpoint
 from jaxrobust.models.zoo import load_classifier
 
 _BESIDE = pathlib.Path(__file__).resolve().parents[2] / "shared" / "data"

@@ -1,4 +1,4 @@
-"""What cells say together: intervals, curves, agreement, transfer, and the metrics of a suite.
+"""Analyses over cells of many models: trends, effective robustness, rankings, agreement, transfer.
 
 Numpy in, numbers out. May import everything up to `evaluation`; nothing here runs a network.
 """

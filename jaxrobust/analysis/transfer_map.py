@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from jaxrobust.analysis.proportions import Proportion, proportion
 from jaxrobust.core.errors import InputError
+from jaxrobust.evaluation.metrics.proportions import Proportion, proportion
 from jaxrobust.results import Cell, Result
-from jaxrobust.results.rows import transfer_source
+from jaxrobust.results.ids import threat_name, transfer_source
 
 
 def source_and_attack(cell: Cell) -> tuple[str, str] | None:
-  """(source, attack) of a transfer cell, None of any other.
+  """Returns (source, attack) of a transfer cell, None of any other.
 
   >>> source_and_attack(Cell(model="b", data="d", attack="transfer:a:linf-pgd-20", eps="8/255", n=4))
   ('a', 'linf-pgd-20')
@@ -30,24 +30,26 @@ class TransferMap:
   Attributes:
     success: of the examples a target has right, the share that it has wrong after the attack; NaN where not measured.
     accuracy: right before and after the attack, of all examples, with its interval.
+    threat: within which the images were made.
   """
 
   sources: tuple[str, ...]
   targets: tuple[str, ...]
   success: np.ndarray
   accuracy: dict[tuple[str, str], Proportion]
+  threat: str | None = None
 
 
 def transfer_map(results: Iterable[Result]) -> TransferMap:
-  """The map of transfer cells of one attack, budget and data set; other cells are passed over."""
+  """Returns the map of transfer cells of one attack, budget and data set; other cells are passed over."""
   found: dict[tuple[str, str], Result] = {}
-  asked = set()
+  asked, threat = set(), None
   for result in results:
     pair = source_and_attack(result.cell)
     if pair is not None:
       found[pair[0], result.cell.model] = result
-      cell = result.cell
-      asked.add((pair[1], cell.eps, cell.data, cell.condition, cell.n, cell.seed))
+      cell, threat = result.cell, threat_name(result.config, result.cell.attack)
+      asked.add((pair[1], threat, cell.eps, cell.data, cell.condition, cell.n, cell.seed))
   if len(asked) > 1:
     raise InputError(
       f"a transfer map is about one attack and data set, not {len(asked)}: {sorted(map(str, asked))[:2]}"
@@ -60,4 +62,4 @@ def transfer_map(results: Iterable[Result]) -> TransferMap:
     place = sources.index(source), targets.index(target)
     success[place] = 1 - robust[correct].mean() if correct.any() else np.nan
     accuracy[source, target] = proportion(robust)
-  return TransferMap(sources, targets, success, accuracy)
+  return TransferMap(sources, targets, success, accuracy, threat)

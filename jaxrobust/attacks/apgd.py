@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -31,9 +31,10 @@ import numpy as np
 from jaxrobust.attacks import losses, norms
 from jaxrobust.attacks.apgd_l1 import APGDL1
 from jaxrobust.attacks.registry import ATTACKS, check_steps
-from jaxrobust.core.gradients import Look, loss_and_grad
-from jaxrobust.core.threat import check_norm
-from jaxrobust.core.types import Array, LogitsFn, Probe, Problem
+from jaxrobust.core.budget import check_norm
+from jaxrobust.core.gradients import LossAndGrad, loss_and_grad
+from jaxrobust.core.threat import by_norm
+from jaxrobust.core.types import Access, Array, Cost, LogitsFn, Probe, Problem
 
 MOMENTUM = 0.75
 
@@ -96,6 +97,10 @@ class APGD:
   loss: str = "ce"
   rho: float = 0.75
   name: str = "apgd"
+  threat = by_norm
+  minimal: ClassVar[bool] = False
+  access: ClassVar[Access] = "gradient"
+  cost: ClassVar[Cost] = Cost()
 
   def __post_init__(self) -> None:
     check_norm(self.norm, ("linf", "l2"))
@@ -109,15 +114,15 @@ class APGD:
     none, two, yes = jnp.zeros((), jnp.int32), jnp.full((), 2.0), jnp.ones((), bool)
     return APGDState(start, start, start, jnp.zeros(shape), lowest, lowest, zero, none, two, yes, none)
 
-  def step(self, logits_fn: LogitsFn, problem: Problem, state: APGDState) -> tuple[APGDState, Probe]:
-    look = loss_and_grad(logits_fn, losses.bind(self.loss, problem), state.image)
-    state = _record(state, look)
+  def step(self, model: LogitsFn, problem: Problem, state: APGDState) -> tuple[APGDState, Probe]:
+    point = loss_and_grad(model, losses.bind(self.loss, problem), state.image)
+    state = _record(state, point)
     state, restart = self._check(state)
     image = jnp.where(restart, state.best, state.image)
-    grad = jnp.where(restart, state.best_grad, look.grad)
-    return self._move(problem, state, image, grad), look.probe
+    grad = jnp.where(restart, state.best_grad, point.grad)
+    return self._move(problem, state, image, grad), point.probe
 
-  def last(self, problem: Problem, state: APGDState) -> Array:
+  def candidate(self, problem: Problem, state: APGDState) -> Array:
     del problem
     return state.image
 
@@ -148,18 +153,18 @@ class APGD:
     return norms.project(self.norm, image, problem.image, jnp.maximum(problem.eps, 1e-12))
 
 
-def _record(state: APGDState, look: Look) -> APGDState:
+def _record(state: APGDState, point: LossAndGrad) -> APGDState:
   """Enters the loss at the current point; the first point sets the best, but is compared with nothing."""
   first = state.step == 0
-  better = look.loss > state.best_loss
-  best_loss = jnp.where(better, look.loss, state.best_loss)
+  better = point.loss > state.best_loss
+  best_loss = jnp.where(better, point.loss, state.best_loss)
   return state._replace(
     best=jnp.where(better, state.image, state.best),
-    best_grad=jnp.where(better, look.grad, state.best_grad),
+    best_grad=jnp.where(better, point.grad, state.best_grad),
     best_loss=best_loss,
     checked_loss=jnp.where(first, best_loss, state.checked_loss),
-    last_loss=jnp.where(first, 0.0, look.loss),
-    increases=state.increases + (~first & (look.loss > state.last_loss)),
+    last_loss=jnp.where(first, 0.0, point.loss),
+    increases=state.increases + (~first & (point.loss > state.last_loss)),
   )
 
 

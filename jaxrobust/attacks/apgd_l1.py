@@ -22,7 +22,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -32,7 +32,8 @@ from jaxrobust.attacks import losses, norms
 from jaxrobust.attacks.registry import check_steps
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.gradients import loss_and_grad
-from jaxrobust.core.types import Array, LogitsFn, Probe, Problem
+from jaxrobust.core.threat import by_norm
+from jaxrobust.core.types import Access, Array, Cost, LogitsFn, Probe, Problem
 
 SHRINK = 1.5
 SMALLEST = 0.1
@@ -124,7 +125,7 @@ class APGDL1:
   """Auto-PGD in an l1 ball.
 
   Example:
-    >>> APGDL1().strays, APGDL1(large_eps=False).strays
+    >>> APGDL1().may_leave_ball, APGDL1(large_eps=False).may_leave_ball
     (True, False)
   """
 
@@ -133,6 +134,10 @@ class APGDL1:
   loss: str = "ce"
   large_eps: bool = True
   name: str = "apgd"
+  threat = by_norm
+  minimal: ClassVar[bool] = False
+  access: ClassVar[Access] = "gradient"
+  cost: ClassVar[Cost] = Cost()
 
   def __post_init__(self) -> None:
     if self.norm != "l1":
@@ -140,7 +145,7 @@ class APGDL1:
     check_steps(self.num_steps)
 
   @property
-  def strays(self) -> bool:
+  def may_leave_ball(self) -> bool:
     """Whether it looks outside the ball on purpose."""
     return self.large_eps
 
@@ -157,20 +162,20 @@ class APGDL1:
     lowest, one = jnp.full((), -jnp.inf), jnp.ones(())
     return APGDL1State(start, start, jnp.zeros_like(start), lowest, one, kept, changed, jnp.zeros((), jnp.int32))
 
-  def step(self, logits_fn: LogitsFn, problem: Problem, state: APGDL1State) -> tuple[APGDL1State, Probe]:
-    look = loss_and_grad(logits_fn, losses.bind(self.loss, problem), state.image)
-    better = look.loss > state.best_loss
+  def step(self, model: LogitsFn, problem: Problem, state: APGDL1State) -> tuple[APGDL1State, Probe]:
+    point = loss_and_grad(model, losses.bind(self.loss, problem), state.image)
+    better = point.loss > state.best_loss
     state = state._replace(
       best=jnp.where(better, state.image, state.best),
-      best_grad=jnp.where(better, look.grad, state.best_grad),
-      best_loss=jnp.where(better, look.loss, state.best_loss),
+      best_grad=jnp.where(better, point.grad, state.best_grad),
+      best_loss=jnp.where(better, point.loss, state.best_loss),
     )
     state, restart = self._check(problem, state)
     image = jnp.where(restart, state.best, state.image)
-    grad = jnp.where(restart, state.best_grad, look.grad)
-    return self._move(problem, state, image, grad), look.probe
+    grad = jnp.where(restart, state.best_grad, point.grad)
+    return self._move(problem, state, image, grad), point.probe
 
-  def last(self, problem: Problem, state: APGDL1State) -> Array:
+  def candidate(self, problem: Problem, state: APGDL1State) -> Array:
     del problem
     return state.image
 

@@ -25,7 +25,7 @@ from jaxrobust.attacks.mm import MM
 from jaxrobust.attacks.registry import ATTACKS
 from jaxrobust.attacks.schedule import Cascade, Stage
 from jaxrobust.attacks.square import Square
-from jaxrobust.core.threat import check_norm
+from jaxrobust.core.budget import check_norm
 
 TARGETS = 9
 

@@ -34,10 +34,11 @@ import optax
 from jaxrobust.attacks import const_search, losses, norms
 from jaxrobust.attacks.const_search import ConstSearch, Progress, Rounds, select, tamed
 from jaxrobust.attacks.registry import ATTACKS
-from jaxrobust.core.gradients import Look, loss_and_grad
+from jaxrobust.core.budget import check_norm
+from jaxrobust.core.gradients import LossAndGrad, loss_and_grad
 from jaxrobust.core.registry import unknown_name
-from jaxrobust.core.threat import check_norm
-from jaxrobust.core.types import Array, LogitsFn, Probe, Problem
+from jaxrobust.core.threat import by_norm
+from jaxrobust.core.types import Access, Array, Cost, LogitsFn, Probe, Problem
 
 # Shrinks [-1, 1] a little, so that black and white have a finite place in tanh space; as in the authors' code.
 _SHRINK = 0.999999
@@ -54,12 +55,12 @@ def from_tanh_space(w: Array) -> Array:
   return 0.5 * jnp.tanh(w) + 0.5
 
 
-def _look(logits_fn: LogitsFn, problem: Problem, confidence: float, image: Array) -> tuple[Look, Array]:
+def _evaluate(model: LogitsFn, problem: Problem, confidence: float, image: Array) -> tuple[LossAndGrad, Array]:
   """The hinge at `image`, and whether it is a success with enough confidence."""
-  look = loss_and_grad(logits_fn, lambda logits: const_search.hinge(problem, confidence, logits), image)
-  logits = const_search.handicap(problem, confidence, look.probe.logits)
+  point = loss_and_grad(model, lambda logits: const_search.hinge(problem, confidence, logits), image)
+  logits = const_search.handicap(problem, confidence, point.probe.logits)
   success = losses.margin(logits, problem.label, problem.target) > 0.0
-  return look._replace(probe=look.probe._replace(logits=logits)), success
+  return point._replace(probe=point.probe._replace(logits=logits)), success
 
 
 class CWL2State(NamedTuple):
@@ -88,8 +89,10 @@ class CWL2:
   abort_early: bool = True
   warm_start: bool = True
   name: str = "cw"
-
+  threat = by_norm
   minimal: ClassVar[bool] = True
+  access: ClassVar[Access] = "gradient"
+  cost: ClassVar[Cost] = Cost()
 
   def __post_init__(self) -> None:
     check_norm(self.norm, ("l2",))
@@ -107,18 +110,18 @@ class CWL2:
     w = to_tanh_space(problem.image)
     return CWL2State(w, _ADAM.init(w), const_search.start(self.initial_const))
 
-  def step(self, logits_fn: LogitsFn, problem: Problem, state: CWL2State) -> tuple[CWL2State, Probe]:
+  def step(self, model: LogitsFn, problem: Problem, state: CWL2State) -> tuple[CWL2State, Probe]:
     origin, image, const = to_tanh_space(problem.image), from_tanh_space(state.w), state.search.const
-    look, success = _look(logits_fn, problem, self.confidence, image)
+    point, success = _evaluate(model, problem, self.confidence, image)
     delta = image - from_tanh_space(origin)
-    loss = jnp.sum(jnp.square(delta)) + const * look.loss
+    loss = jnp.sum(jnp.square(delta)) + const * point.loss
     search, over = const_search.follow(state.search, success, loss, self.rounds)
     slope = 2.0 * image * (1.0 - image)  # Of the image over w.
-    update, adam = _ADAM.update(tamed((2.0 * delta + const * look.grad) * slope), state.adam)
+    update, adam = _ADAM.update(tamed((2.0 * delta + const * point.grad) * slope), state.adam)
     w = state.w - self.step_size * update
     if not self.warm_start:
       w, adam = select(over, (origin, _ADAM.init(origin)), (w, adam))
-    return CWL2State(w, adam, search), look.probe._replace(done=const_search.finished(search, self.rounds))
+    return CWL2State(w, adam, search), point.probe._replace(done=const_search.finished(search, self.rounds))
 
 
 class CWLinfState(NamedTuple):
@@ -162,8 +165,10 @@ class CWLinf:
   shrink: float = 0.9
   tolerance: float = 0.005
   name: str = "cw"
-
+  threat = by_norm
   minimal: ClassVar[bool] = True
+  access: ClassVar[Access] = "gradient"
+  cost: ClassVar[Cost] = Cost()
 
   def __post_init__(self) -> None:
     check_norm(self.norm, ("linf",))
@@ -179,22 +184,22 @@ class CWLinf:
     image = problem.image
     return CWLinfState(image, _ADAM.init(image), const, tau, jnp.zeros(()), best, const_search.no_progress())
 
-  def step(self, logits_fn: LogitsFn, problem: Problem, state: CWLinfState) -> tuple[CWLinfState, Probe]:
-    look, success = _look(logits_fn, problem, self.confidence, state.image)
+  def step(self, model: LogitsFn, problem: Problem, state: CWLinfState) -> tuple[CWLinfState, Probe]:
+    point, success = _evaluate(model, problem, self.confidence, state.image)
     delta = state.image - problem.image
     excess = jnp.maximum(jnp.abs(delta) - state.tau, 0.0)
     distance = jnp.where(success, norms.distance("linf", delta), jnp.inf)
     state = state._replace(best=jnp.minimum(state.best, distance))
-    steep = norms.distance("linf", look.grad)
-    hinge = look.loss / jnp.where(steep > 0.0, steep, 1.0)
+    steep = norms.distance("linf", point.grad)
+    hinge = point.loss / jnp.where(steep > 0.0, steep, 1.0)
     progress, stalled = const_search.watch(state.progress, state.const * hinge + jnp.sum(excess), self.steps)
-    grad = state.const * norms.normalise("linf", look.grad) + jnp.sign(delta) * (excess > 0.0)
+    grad = state.const * norms.normalise("linf", point.grad) + jnp.sign(delta) * (excess > 0.0)
     update, adam = _ADAM.update(grad, state.adam)
     image = jnp.clip(state.image - self.step_size * state.tau * update, 0.0, 1.0)
     state = state._replace(image=image, adam=adam, progress=progress)
     state = self._aim(state, stalled | (progress.step >= self.steps))
     done = jnp.isfinite(state.best) & (state.best - state.failed <= self.tolerance * state.best)
-    return state, look.probe._replace(done=done)
+    return state, point.probe._replace(done=done)
 
   def _aim(self, state: CWLinfState, stalled: Array) -> CWLinfState:
     """The next c and tau: closer after a success, a larger c where tau was not reached, else farther."""

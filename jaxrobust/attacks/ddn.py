@@ -20,9 +20,10 @@ import jax.numpy as jnp
 
 from jaxrobust.attacks import losses, norms
 from jaxrobust.attacks.registry import ATTACKS, check_steps
+from jaxrobust.core.budget import check_norm
 from jaxrobust.core.gradients import loss_and_grad
-from jaxrobust.core.threat import check_norm
-from jaxrobust.core.types import Array, LogitsFn, Probe, Problem
+from jaxrobust.core.threat import by_norm
+from jaxrobust.core.types import Access, Array, Cost, LogitsFn, Probe, Problem
 
 
 def cosine(first: float, final: float, step: Array, num_steps: int) -> Array:
@@ -76,8 +77,10 @@ class DDN:
   final_step_size: float = 0.01
   loss: str = "ce"
   name: str = "ddn"
-
+  threat = by_norm
   minimal: ClassVar[bool] = True
+  access: ClassVar[Access] = "gradient"
+  cost: ClassVar[Cost] = Cost()
 
   def __post_init__(self) -> None:
     check_norm(self.norm, ("l2",))
@@ -87,17 +90,17 @@ class DDN:
     radius = jnp.full((), self.init_eps, jnp.float32)
     return DDNState(problem.image, radius, jnp.zeros((), jnp.int32), random_direction(problem))
 
-  def step(self, logits_fn: LogitsFn, problem: Problem, state: DDNState) -> tuple[DDNState, Probe]:
+  def step(self, model: LogitsFn, problem: Problem, state: DDNState) -> tuple[DDNState, Probe]:
     image, radius = state.image, state.radius
-    look = loss_and_grad(logits_fn, losses.bind(self.loss, problem), image)
-    success = losses.margin(look.probe.logits, problem.label, problem.target) > 0.0
+    point = loss_and_grad(model, losses.bind(self.loss, problem), image)
+    success = losses.margin(point.probe.logits, problem.label, problem.target) > 0.0
     alpha = cosine(self.step_size, self.final_step_size, state.step, self.num_steps)
-    delta = image - problem.image + alpha * direction(look.grad, state.noise)
+    delta = image - problem.image + alpha * direction(point.grad, state.noise)
     radius = radius * jnp.where(success, 1.0 - self.gamma, 1.0 + self.gamma)
     radius = jnp.minimum(radius, farthest("l2", problem.image))
     image = jnp.clip(problem.image + radius * norms.normalise("l2", delta), 0.0, 1.0)
-    return DDNState(image, radius, state.step + 1, state.noise), look.probe
+    return DDNState(image, radius, state.step + 1, state.noise), point.probe
 
-  def last(self, problem: Problem, state: DDNState) -> Array:
+  def candidate(self, problem: Problem, state: DDNState) -> Array:
     del problem
     return state.image

@@ -28,9 +28,10 @@ import jax.numpy as jnp
 from jaxrobust.attacks import losses, norms
 from jaxrobust.attacks.hyperplane import against, boundaries, likely_wrong, nearest, span
 from jaxrobust.attacks.registry import ATTACKS, check_steps
+from jaxrobust.core.budget import check_norm
 from jaxrobust.core.errors import InputError
-from jaxrobust.core.threat import check_norm
-from jaxrobust.core.types import Array, Cost, LogitsFn, Probe, Problem
+from jaxrobust.core.threat import by_norm
+from jaxrobust.core.types import Access, Array, Cost, LogitsFn, Probe, Problem
 
 # Longer by this much, so that a point on the boundary still moves.
 _STABLE = 1e-4
@@ -57,7 +58,7 @@ class DeepFool:
 
   Example:
     >>> DeepFool(norm="linf").cost
-    Cost(forward=1, backward=9)
+    Cost(forward=1, backward=9, parallel=1)
   """
 
   norm: str = "l2"
@@ -66,7 +67,9 @@ class DeepFool:
   candidates: int = 10
   refine: bool = True
   name: str = "deepfool"
+  threat = by_norm
   minimal: ClassVar[bool] = True
+  access: ClassVar[Access] = "gradient"
 
   def __post_init__(self) -> None:
     check_norm(self.norm, ("l2", "linf"))
@@ -82,11 +85,11 @@ class DeepFool:
   def init(self, problem: Problem) -> DeepFoolState:
     return DeepFoolState(problem.image, jnp.zeros_like(problem.image), jnp.zeros((), bool))
 
-  def step(self, logits_fn: LogitsFn, problem: Problem, state: DeepFoolState) -> tuple[DeepFoolState, Probe]:
+  def step(self, model: LogitsFn, problem: Problem, state: DeepFoolState) -> tuple[DeepFoolState, Probe]:
     def pairs(logits: Array) -> tuple[Array, Array]:
       return against(problem, logits, likely_wrong(logits, problem.label, self.candidates - 1))
 
-    seen = boundaries(logits_fn, state.image, pairs)
+    seen = boundaries(model, state.image, pairs)
     logits = seen.probe.logits
     margin = losses.margin(logits, problem.label, problem.target)
     crossed = state.crossed | (margin > _CLEAR * jnp.max(jnp.abs(logits)))
@@ -100,6 +103,6 @@ class DeepFool:
     done = state.crossed if self.refine else crossed
     return DeepFoolState(image, total, crossed), seen.probe._replace(done=done)
 
-  def last(self, problem: Problem, state: DeepFoolState) -> Array:
+  def candidate(self, problem: Problem, state: DeepFoolState) -> Array:
     del problem
     return state.image

@@ -24,9 +24,10 @@ import jax.numpy as jnp
 from jaxrobust.attacks import const_search, losses
 from jaxrobust.attacks.const_search import ConstSearch, Rounds
 from jaxrobust.attacks.registry import ATTACKS
+from jaxrobust.core.budget import check_norm
 from jaxrobust.core.gradients import loss_and_grad
-from jaxrobust.core.threat import check_norm
-from jaxrobust.core.types import Array, LogitsFn, Probe, Problem
+from jaxrobust.core.threat import by_norm
+from jaxrobust.core.types import Access, Array, Cost, LogitsFn, Probe, Problem
 
 # A round that got the steps other rounds left unused goes on with this part of the first step size.
 _SMALLEST_DECAY = 0.1
@@ -67,8 +68,10 @@ class EAD:
   initial_const: float = 1e-3
   abort_early: bool = True
   name: str = "ead"
-
+  threat = by_norm
   minimal: ClassVar[bool] = True
+  access: ClassVar[Access] = "gradient"
+  cost: ClassVar[Cost] = Cost()
 
   def __post_init__(self) -> None:
     check_norm(self.norm, ("l1",))
@@ -85,16 +88,16 @@ class EAD:
   def init(self, problem: Problem) -> EADState:
     return EADState(problem.image, const_search.start(self.initial_const))
 
-  def step(self, logits_fn: LogitsFn, problem: Problem, state: EADState) -> tuple[EADState, Probe]:
-    look = loss_and_grad(logits_fn, lambda z: const_search.hinge(problem, self.confidence, z), state.image)
-    logits = const_search.handicap(problem, self.confidence, look.probe.logits)
+  def step(self, model: LogitsFn, problem: Problem, state: EADState) -> tuple[EADState, Probe]:
+    point = loss_and_grad(model, lambda z: const_search.hinge(problem, self.confidence, z), state.image)
+    logits = const_search.handicap(problem, self.confidence, point.probe.logits)
     success = losses.margin(logits, problem.label, problem.target) > 0.0
     delta, const = state.image - problem.image, state.search.const
-    loss = const * look.loss + jnp.sum(jnp.square(delta)) + self.beta * jnp.sum(jnp.abs(delta))
+    loss = const * point.loss + jnp.sum(jnp.square(delta)) + self.beta * jnp.sum(jnp.abs(delta))
     search, over = const_search.follow(state.search, success, loss, self.rounds)
     left = 1.0 - state.search.progress.step / self.steps
     alpha = self.step_size * jnp.maximum(jnp.sqrt(jnp.maximum(left, 0.0)), _SMALLEST_DECAY)
-    moved = shrink(delta - alpha * const_search.tamed(const * look.grad + 2.0 * delta), self.beta)
+    moved = shrink(delta - alpha * const_search.tamed(const * point.grad + 2.0 * delta), self.beta)
     image = jnp.clip(problem.image + moved, 0.0, 1.0)
     state = EADState(jnp.where(over, problem.image, image), search)
-    return state, look.probe._replace(logits=logits, done=const_search.finished(search, self.rounds))
+    return state, point.probe._replace(logits=logits, done=const_search.finished(search, self.rounds))

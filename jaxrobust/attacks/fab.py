@@ -33,9 +33,10 @@ import jax.numpy as jnp
 from jaxrobust.attacks import losses, norms
 from jaxrobust.attacks.hyperplane import against, boundaries, likely_wrong, nearest, towards
 from jaxrobust.attacks.registry import ATTACKS, check_steps
+from jaxrobust.core.budget import check_norm
 from jaxrobust.core.errors import InputError
-from jaxrobust.core.threat import check_norm
-from jaxrobust.core.types import Array, Cost, LogitsFn, Probe, Problem
+from jaxrobust.core.threat import by_norm
+from jaxrobust.core.types import Access, Array, Cost, LogitsFn, Probe, Problem
 
 _START = {"linf": 0.3, "l2": 1.0, "l1": 5.0}
 
@@ -59,7 +60,7 @@ class FAB:
 
   Example:
     >>> FAB(norm="l2").cost, FABT().cost
-    (Cost(forward=1, backward=9), Cost(forward=1, backward=1))
+    (Cost(forward=1, backward=9, parallel=1), Cost(forward=1, backward=1, parallel=1))
   """
 
   norm: str = "linf"
@@ -72,7 +73,9 @@ class FAB:
   revisit: bool = False
   steer: bool = False
   name: str = "fab"
+  threat = by_norm
   minimal: ClassVar[bool] = True
+  access: ClassVar[Access] = "gradient"
 
   def __post_init__(self) -> None:
     check_norm(self.norm)
@@ -93,7 +96,7 @@ class FAB:
     eps = jnp.where(jnp.isfinite(problem.eps), problem.eps, _START[self.norm])
     return FABState(jnp.clip(problem.image + 0.5 * eps * noise, 0.0, 1.0), start)
 
-  def step(self, logits_fn: LogitsFn, problem: Problem, state: FABState) -> tuple[FABState, Probe]:
+  def step(self, model: LogitsFn, problem: Problem, state: FABState) -> tuple[FABState, Probe]:
     x, x0 = state.image.ravel(), problem.image.ravel()
     goal = problem._replace(target=jnp.full_like(problem.target, -1)) if self.steer else problem
 
@@ -101,7 +104,7 @@ class FAB:
       wrong = likely_wrong(logits, problem.label, self.target_classes)
       return against(goal, logits, jnp.where(problem.target >= 0, problem.target, wrong))
 
-    seen = boundaries(logits_fn, state.image, pairs)
+    seen = boundaries(model, state.image, pairs)
     # A point that is itself a step back is not taken back once more.
     back = (losses.margin(seen.probe.logits, goal.label, goal.target) > 0) & ~(state.back & self.revisit)
     z = jnp.where(back, x0 + self.beta * (x - x0), x)
@@ -115,7 +118,7 @@ class FAB:
     image = jnp.where(back & self.revisit, z, image).reshape(problem.image.shape)
     return FABState(jnp.clip(image, 0.0, 1.0), back), seen.probe
 
-  def last(self, problem: Problem, state: FABState) -> Array:
+  def candidate(self, problem: Problem, state: FABState) -> Array:
     del problem
     return state.image
 

@@ -26,9 +26,10 @@ import jax.numpy as jnp
 from jaxrobust.attacks import losses, norms
 from jaxrobust.attacks.ddn import cosine, direction, farthest, random_direction
 from jaxrobust.attacks.registry import ATTACKS, check_steps
+from jaxrobust.core.budget import check_norm
 from jaxrobust.core.gradients import loss_and_grad
-from jaxrobust.core.threat import check_norm
-from jaxrobust.core.types import Array, LogitsFn, Probe, Problem
+from jaxrobust.core.threat import by_norm
+from jaxrobust.core.types import Access, Array, Cost, LogitsFn, Probe, Problem
 
 _DUAL = {"l1": "linf", "l2": "l2", "linf": "l1"}
 
@@ -69,8 +70,10 @@ class FMN:
   final_gamma: float = 0.001
   loss: str = "margin"
   name: str = "fmn"
-
+  threat = by_norm
   minimal: ClassVar[bool] = True
+  access: ClassVar[Access] = "gradient"
+  cost: ClassVar[Cost] = Cost()
 
   def __post_init__(self) -> None:
     check_norm(self.norm)
@@ -82,16 +85,16 @@ class FMN:
     infinity = jnp.full((), jnp.inf, jnp.float32)
     return FMNState(problem.image, jnp.zeros(()), infinity, jnp.zeros((), jnp.int32), random_direction(problem))
 
-  def step(self, logits_fn: LogitsFn, problem: Problem, state: FMNState) -> tuple[FMNState, Probe]:
-    look = loss_and_grad(logits_fn, losses.bind(self.loss, problem), state.image)
-    margin = losses.margin(look.probe.logits, problem.label, problem.target)
+  def step(self, model: LogitsFn, problem: Problem, state: FMNState) -> tuple[FMNState, Probe]:
+    point = loss_and_grad(model, losses.bind(self.loss, problem), state.image)
+    margin = losses.margin(point.probe.logits, problem.label, problem.target)
     size = norms.distance(self.norm, state.image - problem.image)
     best = jnp.where(margin > 0.0, jnp.minimum(state.best, size), state.best)
-    radius = self._radius(problem, state._replace(best=best), size, margin, look.grad)
+    radius = self._radius(problem, state._replace(best=best), size, margin, point.grad)
     alpha = cosine(self.step_size, self.final_step_size or 0.0, state.step, self.num_steps)
-    moved = state.image + alpha * direction(look.grad, state.noise)
+    moved = state.image + alpha * direction(point.grad, state.noise)
     image = norms.project(self.norm, moved, problem.image, radius)
-    return FMNState(image, radius, best, state.step + 1, state.noise), look.probe
+    return FMNState(image, radius, best, state.step + 1, state.noise), point.probe
 
   def _radius(self, problem: Problem, state: FMNState, size: Array, margin: Array, grad: Array) -> Array:
     """The radius of the next ball; never more than the box allows."""
@@ -104,6 +107,6 @@ class FMN:
     limit = farthest(self.norm, problem.image)
     return jnp.where(radius < limit, radius, limit)  # Also where a NaN came from the model.
 
-  def last(self, problem: Problem, state: FMNState) -> Array:
+  def candidate(self, problem: Problem, state: FMNState) -> Array:
     del problem
     return state.image

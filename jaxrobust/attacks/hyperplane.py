@@ -49,7 +49,7 @@ class Boundaries(NamedTuple):
   probe: Probe
 
 
-def boundaries(logits_fn: LogitsFn, image: Array, choose: Callable[[Array], Pairs]) -> Boundaries:
+def boundaries(model: LogitsFn, image: Array, choose: Callable[[Array], Pairs]) -> Boundaries:
   """The boundaries of the pairs (a, b) that `choose(logits)` names: one forward, one backward pass per pair.
 
   Example:
@@ -57,7 +57,7 @@ def boundaries(logits_fn: LogitsFn, image: Array, choose: Callable[[Array], Pair
     >>> seen.gap.tolist(), seen.normal.tolist()
     ([0.0], [[-1.0, 1.0]])
   """
-  logits, pullback = jax.vjp(logits_fn, image)
+  logits, pullback = jax.vjp(model, image)
   above, below = choose(logits)
   classes = jnp.arange(logits.shape[-1])
   difference = (above[:, None] == classes).astype(logits.dtype) - (below[:, None] == classes)
@@ -65,7 +65,7 @@ def boundaries(logits_fn: LogitsFn, image: Array, choose: Callable[[Array], Pair
   normal = jax.vmap(lambda row: pullback(row)[0].ravel())(difference)
   gap = jax.vmap(lambda a, b: at(logits, a) - at(logits, b))(above, below)
   finite = jnp.isfinite(normal)
-  probe = Probe(image, logits, nan=~jnp.all(finite), flat=jnp.all(normal == 0.0))
+  probe = Probe(image, logits, queries=1, nan=~jnp.all(finite), flat=jnp.all(normal == 0.0))
   return Boundaries(jnp.where(jnp.isfinite(gap), gap, 0.0), jnp.where(finite, normal, 0.0), probe)
 
 

@@ -11,15 +11,16 @@ libraries make the result depend on the batch.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, cast
+from typing import ClassVar, NamedTuple, cast
 
 import jax.numpy as jnp
 
 from jaxrobust.attacks import losses, norms
 from jaxrobust.attacks.registry import ATTACKS, check_steps
+from jaxrobust.core.budget import check_norm
 from jaxrobust.core.gradients import loss_and_grad
-from jaxrobust.core.threat import check_norm
-from jaxrobust.core.types import Array, LogitsFn, Probe, Problem
+from jaxrobust.core.threat import by_norm
+from jaxrobust.core.types import Access, Array, Cost, LogitsFn, Probe, Problem
 
 
 class MIMState(NamedTuple):
@@ -46,6 +47,10 @@ class MIM:
   random_start: bool = False
   loss: str = "ce"
   name: str = "mim"
+  threat = by_norm
+  minimal: ClassVar[bool] = False
+  access: ClassVar[Access] = "gradient"
+  cost: ClassVar[Cost] = Cost()
 
   def __post_init__(self) -> None:
     check_norm(self.norm)
@@ -59,13 +64,13 @@ class MIM:
       image = norms.random_start(self.norm, problem.key, image, problem.eps)
     return MIMState(image, jnp.zeros_like(image))
 
-  def step(self, logits_fn: LogitsFn, problem: Problem, state: MIMState) -> tuple[MIMState, Probe]:
-    look = loss_and_grad(logits_fn, losses.bind(self.loss, problem), state.image)
-    momentum = self.decay * state.momentum + norms.normalise("l1", look.grad)
+  def step(self, model: LogitsFn, problem: Problem, state: MIMState) -> tuple[MIMState, Probe]:
+    point = loss_and_grad(model, losses.bind(self.loss, problem), state.image)
+    momentum = self.decay * state.momentum + norms.normalise("l1", point.grad)
     move = norms.steepest(self.norm, momentum, cast(float, self.step_size) * problem.eps, state.image)
     image = norms.project(self.norm, state.image + move, problem.image, problem.eps)
-    return MIMState(image, momentum), look.probe
+    return MIMState(image, momentum), point.probe
 
-  def last(self, problem: Problem, state: MIMState) -> Array:
+  def candidate(self, problem: Problem, state: MIMState) -> Array:
     del problem
     return state.image

@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
-from jaxrobust.attacks.schedule import Case, Item, Outcome, Stage
+from jaxrobust.attacks.schedule import Example, Item, Outcome, Stage
+from jaxrobust.core.contract import contract_of
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.types import Attack
 
@@ -56,16 +57,17 @@ class MinimumBudget:
   max_items: int = 15
   largest: float = 64.0
   name: str = "minimum-budget"
+  complete: ClassVar[bool] = False
 
   def __post_init__(self) -> None:
-    if getattr(self.attack, "minimal", False):
+    if contract_of(self.attack).minimal:
       raise InputError("this attack finds minimal distances by itself; search only with budget attacks")
     if self.start < 0 or not 0 < self.tolerance < 1 or self.max_items < 1:
       raise InputError("a search needs start >= 0, a tolerance in (0, 1) and at least one item")
 
   @property
   def norm(self) -> str:
-    return getattr(self.attack, "norm", "linf")
+    return self.attack.threat.name
 
   @property
   def stages(self) -> tuple[Stage, ...]:
@@ -78,13 +80,15 @@ class MinimumBudget:
 
   @property
   def _first(self) -> float:
+    if not self.start and self.norm not in START:
+      raise InputError(f"a search against {self.norm} needs a first budget: set start")
     return self.start or START[self.norm]
 
-  def first(self, case: Case) -> Item | None:
-    bracket = Bracket(0.0, math.inf, 0.0, case.margin, math.nan, math.nan, 0.0, 0.0)
-    return Item(len(self.stages) - 1, case.target, self._first, bracket)
+  def first(self, example: Example) -> Item | None:
+    bracket = Bracket(0.0, math.inf, 0.0, example.margin, math.nan, math.nan, 0.0, 0.0)
+    return Item(len(self.stages) - 1, example.target, self._first, bracket)
 
-  def follow(self, case: Case, item: Item, outcome: Outcome) -> Item | None:
+  def follow(self, example: Example, item: Item, outcome: Outcome) -> Item | None:
     bracket = Bracket(*item.memo)
     scouted = item.stage > 0
     if outcome.success:
@@ -101,7 +105,7 @@ class MinimumBudget:
     if narrow or bracket.used >= self.max_items or bracket.low >= self.largest * self._first:
       return None
     eps = self._between(bracket) if bracket.bounded else self._grow(bracket)
-    return Item(0, case.target, eps, bracket._replace(used=bracket.used + 1))
+    return Item(0, example.target, eps, bracket._replace(used=bracket.used + 1))
 
   def _grow(self, bracket: Bracket) -> float:
     """No success yet: a little beyond where the margin should reach zero, farther each time; at most four times."""

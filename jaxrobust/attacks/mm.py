@@ -20,7 +20,7 @@ from jaxrobust.attacks.registry import ATTACKS
 def MM(norm: str = "linf", num_steps: int = 20, rho: float = 0.75) -> APGD | APGDL1:  # noqa: N802 - as in `pgd`
   """Auto-PGD on the margin of one target class.
 
-  >>> MM().loss, MM(norm="l1").strays
+  >>> MM().loss, MM(norm="l1").may_leave_ball
   ('mm', False)
   """
   return apgd(norm, num_steps, "mm", rho, "mm", large_eps=False)

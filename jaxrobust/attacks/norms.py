@@ -15,31 +15,12 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
+from jaxrobust.core.threat import norm_distance as distance
 from jaxrobust.core.threefry import unrolled
 from jaxrobust.core.types import Array
 
 # Halvings after which an interval of float32 numbers in [0, max] cannot shrink any further.
 _BISECTIONS = 30
-
-
-def distance(norm: str, delta: Array) -> Array:
-  """The norm of a perturbation of any shape.
-
-  >>> [float(distance(n, jnp.array([3.0, -4.0]))) for n in ("l1", "l2", "linf")]
-  [7.0, 5.0, 4.0]
-  """
-  if norm == "linf":
-    return jnp.max(jnp.abs(delta))
-  if norm == "l1":
-    return jnp.sum(jnp.abs(delta))
-  return _l2(delta)
-
-
-def _l2(delta: Array) -> Array:
-  # Scaling first keeps 1e-30 and 1e30 alike from under- or overflowing when squared.
-  scale = jnp.max(jnp.abs(delta))
-  safe = jnp.where(scale > 0, scale, 1.0)
-  return scale * jnp.sqrt(jnp.sum(jnp.square(delta / safe)))
 
 
 def normalise(norm: str, grad: Array) -> Array:
@@ -63,7 +44,7 @@ def project(norm: str, image: Array, centre: Array, eps: Array) -> Array:
     # A point of the ball moves towards the centre when it is clipped into a box that holds the centre.
     # (optax's projection divides 0 by 0 at the centre of an empty ball and inf by inf in an endless one.)
     delta = image - centre
-    length = _l2(delta)
+    length = distance("l2", delta)
     shrink = jnp.where(length > eps, eps / jnp.where(length > 0, length, 1.0), 1.0)
     return jnp.clip(centre + shrink * delta, 0.0, 1.0)
   return _project_l1_box(image, centre, eps)

@@ -17,13 +17,14 @@ moves along g/|g|_1 and rescales; ours is the stronger attack.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, cast
+from typing import ClassVar, NamedTuple, cast
 
 from jaxrobust.attacks import losses, norms
 from jaxrobust.attacks.registry import ATTACKS, check_steps
+from jaxrobust.core.budget import check_norm
 from jaxrobust.core.gradients import loss_and_grad
-from jaxrobust.core.threat import check_norm
-from jaxrobust.core.types import Array, LogitsFn, Probe, Problem
+from jaxrobust.core.threat import by_norm
+from jaxrobust.core.types import Access, Array, Cost, LogitsFn, Probe, Problem
 
 
 class PGDState(NamedTuple):
@@ -47,6 +48,10 @@ class PGD:
   random_start: bool = True
   loss: str = "ce"
   name: str = "pgd"
+  threat = by_norm
+  minimal: ClassVar[bool] = False
+  access: ClassVar[Access] = "gradient"
+  cost: ClassVar[Cost] = Cost()
 
   def __post_init__(self) -> None:
     check_norm(self.norm)
@@ -59,12 +64,12 @@ class PGD:
       return PGDState(problem.image)
     return PGDState(norms.random_start(self.norm, problem.key, problem.image, problem.eps))
 
-  def step(self, logits_fn: LogitsFn, problem: Problem, state: PGDState) -> tuple[PGDState, Probe]:
-    look = loss_and_grad(logits_fn, losses.bind(self.loss, problem), state.image)
-    move = norms.steepest(self.norm, look.grad, cast(float, self.step_size) * problem.eps, state.image)
-    return PGDState(norms.project(self.norm, state.image + move, problem.image, problem.eps)), look.probe
+  def step(self, model: LogitsFn, problem: Problem, state: PGDState) -> tuple[PGDState, Probe]:
+    point = loss_and_grad(model, losses.bind(self.loss, problem), state.image)
+    move = norms.steepest(self.norm, point.grad, cast(float, self.step_size) * problem.eps, state.image)
+    return PGDState(norms.project(self.norm, state.image + move, problem.image, problem.eps)), point.probe
 
-  def last(self, problem: Problem, state: PGDState) -> Array:
+  def candidate(self, problem: Problem, state: PGDState) -> Array:
     del problem
     return state.image
 

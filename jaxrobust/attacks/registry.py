@@ -14,8 +14,10 @@ from collections.abc import Callable
 from numbers import Real
 from typing import Any
 
+from jaxrobust.core.contract import contract_of
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.registry import Registry, unknown_name
+from jaxrobust.core.threat import Threat
 from jaxrobust.core.validation import is_number
 
 _MODULES = ("pgd", "mim", "square", "fab", "deepfool", "apgd", "mm", "cw", "ddn", "fmn", "ead", "autoattack")
@@ -44,9 +46,12 @@ def make_attack(name: str, **parameters: Any) -> Any:
       raise unknown_name(f"parameter of attack {name!r}", key, [k for k in known if k != "name"])
     _check_parameter(key, value, known[key].annotation)
   try:
-    return build(**parameters)
+    attack = build(**parameters)
   except TypeError as error:
     raise InputError(f"attack {name!r} cannot take these parameters: {error}") from None
+  if not hasattr(attack, "stages"):  # Those of a cascade are checked as it is made.
+    contract_of(attack)
+  return attack
 
 
 def _check_parameter(name: str, value: Any, annotation: Any) -> None:
@@ -92,35 +97,41 @@ def attack_id(attack: Any) -> str:
   >>> attack_id(make_attack("pgd", num_steps=20, step_size=0.1))
   'linf-pgd-20,step_size=0.1'
   """
-  return _attack_id(attack)
+  try:
+    return _known_id(attack)
+  except TypeError:  # A threat with arrays in it cannot be hashed.
+    return _attack_id(attack)
 
 
-@functools.cache
 def _attack_id(attack: Any) -> str:
-  name, steps = attack_name(attack), getattr(attack, "num_steps", 1)
-  parts = [getattr(attack, "norm", "linf"), name, *([str(steps)] if steps > 1 else [])]
+  name, steps = attack_name(attack), attack.num_steps
+  parts = [attack.threat.name, name, *([str(steps)] if steps > 1 else [])]
   return ",".join(["-".join(parts), *_special(attack, name)])
 
 
+_known_id = functools.lru_cache(maxsize=1024)(_attack_id)
+
+
 def _special(attack: Any, name: str) -> list[str]:
-  """Hyper-parameters that differ from what the same norm and steps have by default."""
+  """Returns the hyper-parameters that differ from what the same norm and steps have by default."""
   if not dataclasses.is_dataclass(attack):
     return []
-  usual = {field.name: field.default for field in dataclasses.fields(attack)}
+  values = {key: value for key, value in vars(attack).items() if key not in ("norm", "num_steps", "name", "threat")}
+  usual: dict[str, Any] = {field.name: field.default for field in dataclasses.fields(attack)}
   if name in ATTACKS:
     known = inspect.signature(ATTACKS[name]).parameters
-    same = {key: getattr(attack, key) for key in ("norm", "num_steps") if key in known and hasattr(attack, key)}
+    same = {key: vars(attack)[key] for key in ("norm", "num_steps", "threat") if key in known and key in vars(attack)}
     usual |= vars(ATTACKS[name](**same))
-  values = {key: getattr(attack, key) for key in usual if key not in ("norm", "num_steps", "name")}
   special = {key: value for key, value in values.items() if value != usual[key]}
   return [f"{key}={value:.6g}" if isinstance(value, float) else f"{key}={value}" for key, value in special.items()]
 
 
 def attack_config(attack: Any) -> dict[str, Any]:
-  """Every hyper-parameter of an attack value as plain JSON."""
-  if dataclasses.is_dataclass(attack) and not isinstance(attack, type):
-    return {"attack": type(attack).__name__, **dataclasses.asdict(attack)}
-  return {"attack": type(attack).__name__, "repr": repr(attack)}
+  """Returns every hyper-parameter of an attack value as plain JSON."""
+  if not dataclasses.is_dataclass(attack) or isinstance(attack, type):
+    return {"attack": type(attack).__name__, "repr": repr(attack)}
+  plain = {key: value.config() if isinstance(value, Threat) else value for key, value in vars(attack).items()}
+  return {"attack": type(attack).__name__, **plain}
 
 
 def check_steps(num_steps: int) -> None:

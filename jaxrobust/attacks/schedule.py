@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol, cast
+from typing import ClassVar, NamedTuple, Protocol, cast
 
 import numpy as np
 
 from jaxrobust.attacks.losses import LOSSES
 from jaxrobust.attacks.registry import attack_id
+from jaxrobust.core.contract import contract_of, same_threat
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.types import Attack
 
@@ -26,12 +27,15 @@ class Item(NamedTuple):
     target: the class to steer to, or -1.
     eps: the budget of this item.
     memo: numbers the rule carries along (a bisection's bounds); plain floats, so they can be saved.
+    stops: numbers of steps after which the candidate is judged, in rising order; without any the attack ends at its
+      first success. With some it takes all steps whatever it finds, as transfer wants it.
   """
 
   stage: int
   target: int
   eps: float
   memo: tuple[float, ...] = ()
+  stops: tuple[int, ...] = ()
 
 
 class Outcome(NamedTuple):
@@ -64,6 +68,13 @@ class Stage:
   rank: int | None = None
   restart: int = 0
 
+  def __post_init__(self) -> None:
+    contract_of(self.attack)
+
+  @property
+  def needs_start(self) -> bool:
+    return contract_of(self.attack).needs_start
+
   @property
   def number(self) -> int:
     """A number for keys that names the attack, not its place: the same attack draws the same noise
@@ -71,52 +82,53 @@ class Stage:
     return zlib.crc32(f"{attack_id(self.attack)}/{self.rank}".encode()) & 0x3FFFFFFF
 
 
-@dataclass
-class Case:
-  """An example on its way through the schedule: what the clean pass said, and the best success so far.
+class Example(Protocol):
+  """What a rule may know of an example: the clean pass, and what is wanted.
 
-  `logits` are the last that the classifier itself gave: of the best success, of the point an attack without one
-  ended at where that was judged, otherwise of the clean image.
+  Attributes:
+    position: its place in the source.
+    target: the wanted class, or -1.
+    eps: the budget of the run.
+    ranking: the wrong classes, most likely first.
+    margin: of the goal at the clean image.
   """
 
   position: int
-  id: int
-  image: np.ndarray
-  label: int
   target: int
   eps: float
-  correct: bool
   ranking: np.ndarray
-  margin: float = float("nan")
-  softmax: bool = False
-  success: bool = False
-  distance: float = float("inf")
-  best: np.ndarray | None = None
-  stage: int = -1
-  queries: int = 0
-  steps: int = 0
-  nan: int = 0
-  flat: int = 0
-  disagreements: int = 0
-  clean_prediction: int = -1
-  broken_at: int = -1
-  logits: np.ndarray | None = None
+  margin: float
 
 
 class Schedule(Protocol):
-  """Rules are values: hashable, without mutable state."""
+  """Rules are values: hashable, without mutable state.
+
+  Attributes:
+    stages: the attacks that it may run.
+    minimal: whether the closest success counts, instead of the first.
+    max_items: how often a stage may run on an example.
+    name: for ids and tables; None where the attack's own will do.
+    complete: whether items take all their steps, whatever they find: images for other classifiers than the attacked.
+  """
 
   @property
   def stages(self) -> tuple[Stage, ...]: ...
 
   @property
-  def minimal(self) -> bool:
-    """Whether distances, not flags, are the answer."""
-    ...
+  def minimal(self) -> bool: ...
 
-  def first(self, case: Case) -> Item | None: ...
+  @property
+  def max_items(self) -> int: ...
 
-  def follow(self, case: Case, item: Item, outcome: Outcome) -> Item | None: ...
+  @property
+  def name(self) -> str | None: ...
+
+  @property
+  def complete(self) -> bool: ...
+
+  def first(self, example: Example) -> Item | None: ...
+
+  def follow(self, example: Example, item: Item, outcome: Outcome) -> Item | None: ...
 
 
 @dataclass(frozen=True)
@@ -138,12 +150,18 @@ class Cascade:
   stages: tuple[Stage, ...]
   name: str | None = None
   adaptive: bool = False
+  max_items: ClassVar[int] = 1
+  complete: ClassVar[bool] = False
 
   def __post_init__(self) -> None:
     if not self.stages:
       raise InputError("a cascade needs at least one stage")
-    if len({getattr(stage.attack, "norm", "linf") for stage in self.stages}) > 1:
-      raise InputError("the stages of a cascade must share one norm")
+    first, *others = [stage.attack.threat for stage in self.stages]
+    other = next((threat for threat in others if not same_threat(first, threat)), None)
+    if other is not None:
+      names = sorted({first.name, other.name})
+      got = ", ".join(names) if len(names) > 1 else f"two {first.name} that measure differently"
+      raise InputError(f"the stages of a cascade must share one threat, got {got}")
 
   @classmethod
   def restarts(cls, attack: Attack, count: int) -> Cascade:
@@ -154,11 +172,11 @@ class Cascade:
 
   @property
   def norm(self) -> str:
-    return getattr(self.stages[0].attack, "norm", "linf")
+    return self.stages[0].attack.threat.name
 
   @property
   def minimal(self) -> bool:
-    return all(getattr(stage.attack, "minimal", False) for stage in self.stages)
+    return all(stage.attack.minimal for stage in self.stages)
 
   def adapted(self, num_classes: int) -> Cascade:
     """This cascade with margins in place of DLR losses that need more classes, where it may be adapted."""
@@ -167,29 +185,29 @@ class Cascade:
     stages = tuple(replace(stage, attack=_defined(stage.attack, num_classes)) for stage in self.stages)
     return self if stages == self.stages else replace(self, stages=stages)
 
-  def first(self, case: Case) -> Item | None:
-    return self._item(case, 0)
+  def first(self, example: Example) -> Item | None:
+    return self._item(example, 0)
 
-  def follow(self, case: Case, item: Item, outcome: Outcome) -> Item | None:
+  def follow(self, example: Example, item: Item, outcome: Outcome) -> Item | None:
     if outcome.success and not self.minimal:
       return None
-    return self._item(case, item.stage + 1)
+    return self._item(example, item.stage + 1)
 
-  def _item(self, case: Case, stage: int) -> Item | None:
+  def _item(self, example: Example, stage: int) -> Item | None:
     """The item of `stage`, or of the first later one whose rank the classifier has a class for."""
     for index in range(stage, len(self.stages)):
       rank = self.stages[index].rank
       if rank is None:
-        return Item(index, case.target, case.eps)
-      if rank <= len(case.ranking):
-        return Item(index, int(case.ranking[rank - 1]), case.eps)
+        return Item(index, example.target, example.eps)
+      if rank <= len(example.ranking):
+        return Item(index, int(example.ranking[rank - 1]), example.eps)
     return None
 
 
 def _defined(attack: Attack, num_classes: int) -> Attack:
   """The attack, or the same on a margin loss that is defined for so few classes."""
-  loss = getattr(attack, "loss", None)
-  if not isinstance(loss, str) or num_classes >= LOSSES[loss].min_classes:
+  loss = loss_name(attack)
+  if loss is None or num_classes >= LOSSES[loss].min_classes:
     return attack
   substitute = {"dlr": "margin", "dlr-t": "mm"}[loss]
   return replace(attack, loss=substitute)  # type: ignore[type-var]
@@ -201,28 +219,87 @@ class CleanPass:
 
   stages: tuple[Stage, ...] = ()
   minimal: bool = False
+  max_items: ClassVar[int] = 1
+  name: ClassVar[str | None] = None
+  complete: ClassVar[bool] = False
 
-  def first(self, case: Case) -> Item | None:
+  def first(self, example: Example) -> Item | None:
     return None
 
-  def follow(self, case: Case, item: Item, outcome: Outcome) -> Item | None:
+  def follow(self, example: Example, item: Item, outcome: Outcome) -> Item | None:
     return None
 
 
-def rank_wrong_classes(logits: np.ndarray, label: int) -> np.ndarray:
-  """All classes but the label, most likely first (ties: lower index first).
+@dataclass(frozen=True)
+class AllSteps:
+  """One attack with all its steps at each of some budgets: images to be shown to other classifiers.
 
-  >>> rank_wrong_classes(np.array([0.1, 3.0, 2.0]), 1).tolist()
-  [2, 0]
+  Attributes:
+    stage: the attack.
+    budgets: what is tried, one after the other.
+    stops: numbers of steps after which the candidate is shown; the attack's own number by default.
   """
-  order = np.argsort(-logits, kind="stable").astype(np.int32)
-  return order[order != label]
+
+  stage: Stage
+  budgets: tuple[float, ...]
+  stops: tuple[int, ...] = ()
+  minimal: ClassVar[bool] = False
+  max_items: ClassVar[int] = 1
+  name: ClassVar[str | None] = None
+  complete: ClassVar[bool] = True
+
+  def __post_init__(self) -> None:
+    contract = contract_of(self.stage.attack)
+    if contract.minimal or not contract.candidate:
+      raise InputError("images for other classifiers need a budget attack that says which point it looks at next")
+    stops = self.stops or (contract.num_steps,)
+    if list(stops) != sorted(set(stops)) or not 1 <= stops[0] <= stops[-1] <= contract.num_steps:
+      raise InputError(f"stops must rise from 1 to {contract.num_steps} at the most, got {stops}")
+    object.__setattr__(self, "stops", tuple(stops))
+
+  @property
+  def stages(self) -> tuple[Stage, ...]:
+    return (self.stage,)
+
+  def first(self, example: Example) -> Item | None:
+    return self._item(example, 0)
+
+  def follow(self, example: Example, item: Item, outcome: Outcome) -> Item | None:
+    return self._item(example, int(item.memo[0]) + 1)
+
+  def _item(self, example: Example, number: int) -> Item | None:
+    if number >= len(self.budgets):
+      return None
+    rank = self.stage.rank
+    target = example.target if rank is None else int(example.ranking[rank - 1])
+    return Item(0, target, self.budgets[number], (float(number),), self.stops)
+
+
+def rank_wrong_classes(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
+  """Returns for each row all classes but its label, most likely first (ties: lower index first).
+
+  >>> rank_wrong_classes(np.array([[0.1, 3.0, 2.0]]), np.array([1])).tolist()
+  [[2, 0]]
+  """
+  order = np.argsort(-logits, axis=1, kind="stable").astype(np.int32)
+  return order[order != np.asarray(labels)[:, None]].reshape(len(logits), -1)
+
+
+def loss_name(attack: Attack) -> str | None:
+  """Returns the name of the loss that an attack climbs, where it has one by name."""
+  loss = getattr(attack, "loss", None)
+  return loss if isinstance(loss, str) else None
+
+
+def is_schedule(attack: object) -> bool:
+  """Tells a schedule from a single attack."""
+  return hasattr(attack, "stages") and hasattr(attack, "follow")
 
 
 def as_schedule(attack: Attack | Schedule, restarts: int = 1) -> Schedule:
-  """A single attack as a cascade of its restarts; schedules pass through."""
-  if not hasattr(attack, "stages"):
-    return Cascade.restarts(attack, restarts)
+  """Returns a single attack as a cascade of its restarts; schedules pass through."""
+  if not is_schedule(attack):
+    return Cascade.restarts(cast(Attack, attack), restarts)
   if restarts != 1:
     raise InputError("a cascade sets its own restarts; pass restarts only with a single attack")
   return cast(Schedule, attack)

@@ -30,9 +30,10 @@ import numpy as np
 
 from jaxrobust.attacks import losses, norms
 from jaxrobust.attacks.registry import ATTACKS, check_steps
+from jaxrobust.core.budget import check_norm
 from jaxrobust.core.errors import InputError
-from jaxrobust.core.threat import check_norm
-from jaxrobust.core.types import Array, Cost, LogitsFn, Probe, Problem
+from jaxrobust.core.threat import by_norm
+from jaxrobust.core.types import Access, Array, Cost, LogitsFn, Probe, Problem
 
 _HALVINGS = (10, 50, 200, 500, 1000, 2000, 4000, 6000, 8000)
 _TINY = 1e-12
@@ -62,7 +63,7 @@ class Square:
 
   Example:
     >>> Square(norm="l2").cost, side_table(Square(), 32, 32)[:4]
-    (Cost(forward=1, backward=0), (29, 20, 14, 10))
+    (Cost(forward=1, backward=0, parallel=1), (29, 20, 14, 10))
   """
 
   norm: str = "linf"
@@ -72,6 +73,9 @@ class Square:
   edges: bool = False
   loss: str = "margin"
   name: str = "square"
+  threat = by_norm
+  minimal: ClassVar[bool] = False
+  access: ClassVar[Access] = "score"
   cost: ClassVar[Cost] = Cost(forward=1, backward=0)
 
   def __post_init__(self) -> None:
@@ -84,9 +88,9 @@ class Square:
     start = _stripes(problem) if self.norm == "linf" else _grid(self.norm, problem)
     return SquareState(start, jnp.full((), -jnp.inf), start, jnp.zeros((), jnp.int32))
 
-  def step(self, logits_fn: LogitsFn, problem: Problem, state: SquareState) -> tuple[SquareState, Probe]:
-    logits = logits_fn(state.candidate)
-    probe = Probe(state.candidate, logits)
+  def step(self, model: LogitsFn, problem: Problem, state: SquareState) -> tuple[SquareState, Probe]:
+    logits = model(state.candidate)
+    probe = Probe(state.candidate, logits, queries=1)
     loss = losses.bind(self.loss, problem)(logits)
     success = losses.margin(logits, problem.label, problem.target) >= 0
     accept = (loss > state.loss) | success

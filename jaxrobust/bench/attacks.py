@@ -22,8 +22,8 @@ from jaxrobust.bench.engine import fixed_batches
 from jaxrobust.bench.peers import Peers
 from jaxrobust.bench.rows import Row, alternate, chosen
 from jaxrobust.bench.workloads import Workload, data_folder, workload
+from jaxrobust.core.budget import Budget
 from jaxrobust.core.errors import InputError
-from jaxrobust.core.threat import Budget
 from jaxrobust.engine.api import AttackResult, attack_images
 
 # The larger the network, the fewer images fill a CPU's caches; the smaller, the more a dispatch must carry.

@@ -15,7 +15,7 @@ from jaxrobust.bench.rows import seconds, typical
 from jaxrobust.bench.workloads import Workload, spread
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.types import Array
-from jaxrobust.engine.verdict import EngineStats
+from jaxrobust.engine.example import EngineStats
 from jaxrobust.training.state import as_variables
 
 _BATCHES = (16, 32, 64, 128)

@@ -1,70 +1,132 @@
-"""Slots against fixed batches: the same attack, the same keys, the same verdicts, in one run."""
+"""Slots against fixed batches: the same attack, the same keys, the same verdicts, in one run; and the host's own time.
+
+jaxrobust bench engine                              # on the devices there are
+JAX_NUM_CPU_DEVICES=4 jaxrobust bench engine        # host time per dispatch as with four accelerators
+"""
 
 from __future__ import annotations
 
-import functools
+import time
+from dataclasses import dataclass
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrobust.attacks.pgd import PGD, PGDState
-from jaxrobust.attacks.schedule import Stage
+from jaxrobust.attacks.pgd import PGD
+from jaxrobust.attacks.registry import make_attack
+from jaxrobust.attacks.schedule import Cascade, Example, Item, Outcome, Stage
 from jaxrobust.bench.bare import bare_cost, between
 from jaxrobust.bench.rows import Row, alternate
-from jaxrobust.bench.workloads import Workload, spread, workload
+from jaxrobust.bench.workloads import Workload, workload
+from jaxrobust.core.budget import Budget
 from jaxrobust.core.classifier import Classifier
-from jaxrobust.core.gradients import ImageLogits
-from jaxrobust.core.keys import item_key_data
-from jaxrobust.core.threat import Budget
-from jaxrobust.core.types import Array, Problem
-from jaxrobust.engine.api import AttackResult, attack_images
-from jaxrobust.engine.success import adversarial
+from jaxrobust.core.types import Attack
+from jaxrobust.engine.api import AttackResult, ExampleArrays, attack_images
+from jaxrobust.engine.device import Device
+from jaxrobust.engine.example import EngineStats
+from jaxrobust.engine.options import EngineOptions
+from jaxrobust.engine.scheduler import Engine
 
 ATTACK = PGD(num_steps=20)
 SLOTS = 16
+# Host time is measured with as many slots as a pod's host sees to.
+HOST_SLOTS, HOST_EXAMPLES = 2048, 16384
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def _start(attack: PGD, problems: Problem) -> PGDState:
-  return jax.vmap(attack.init)(problems)
+@dataclass(frozen=True)
+class FixedBatches:
+  """What other libraries do: every image goes through every step of one attack, at a budget of its own."""
+
+  stage: Stage
+  budgets: tuple[float, ...]
+  minimal: ClassVar[bool] = False
+  max_items: ClassVar[int] = 1
+  name: ClassVar[str | None] = None
+  complete: ClassVar[bool] = True
+
+  @property
+  def stages(self) -> tuple[Stage, ...]:
+    return (self.stage,)
+
+  def first(self, example: Example) -> Item | None:
+    return Item(0, -1, self.budgets[example.position], stops=(self.stage.attack.num_steps,))
+
+  def follow(self, example: Example, item: Item, outcome: Outcome) -> Item | None:
+    del example, item, outcome
+    return None
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def _step(
-  attack: PGD, classifier: Classifier, problems: Problem, states: PGDState, found: Array
-) -> tuple[PGDState, Array]:
-  def one(problem: Problem, state: PGDState) -> tuple[PGDState, Array]:
-    state, probe = attack.step(ImageLogits(classifier, problem.key), problem, state)
-    return state, adversarial(probe.logits, problem.label, problem.target, False)
+def fixed_batches(attack: Attack, work: Workload, eps: np.ndarray, batch: int = 128) -> np.ndarray:
+  """Returns which images are robust at their eps, by the engine with nothing ever taken out early."""
+  count = len(work.images)
+  source = ExampleArrays(np.arange(count), work.images, work.labels, np.full(count, -1))
+  robust = np.zeros(count, bool)
+  with jax.default_matmul_precision("highest"):
+    engine = Engine(
+      work.classifier,
+      FixedBatches(Stage(attack), tuple(eps.tolist())),
+      source,
+      eps=float(eps.max()),
+      options=EngineOptions.for_platform(batch, shrink=False),
+      victims=(work.classifier,),
+      wants_image=None,
+    )
+    for verdict in engine.run():
+      robust[verdict.position] = verdict.correct and not verdict.success
+  return robust
 
-  states, hit = jax.vmap(one)(problems, states)
-  return states, found | hit
+
+class WaitingDevice(Device):
+  """Waits for every dispatch at once, so that all other time is the host's."""
+
+  def advance(self, *arguments: object) -> object:
+    return self._wait(super().advance, *arguments)
+
+  def peek(self, *arguments: object) -> object:
+    return self._wait(super().peek, *arguments)
+
+  def exchange(self, *arguments: object) -> object:
+    return self._wait(super().exchange, *arguments)
+
+  def judge(self, *arguments: object, **options: object) -> object:
+    return self._wait(super().judge, *arguments, **options)
+
+  def _wait(self, function: object, *arguments: object, **options: object) -> object:
+    start = time.perf_counter()
+    result = jax.block_until_ready(function(*arguments, **options))  # type: ignore[operator]
+    self.waited += time.perf_counter() - start
+    return result
 
 
-@jax.jit
-def _look(classifier: Classifier, problems: Problem, images: Array) -> Array:
-  return jax.vmap(lambda z, p: adversarial(z, p.label, p.target, False))(classifier(images), problems)
-
-
-def fixed_batches(attack: PGD, work: Workload, eps: np.ndarray, batch: int = 128) -> np.ndarray:
-  """What other libraries do: every image of a batch goes through every step. Which images are robust at their eps."""
-  stage = Stage(attack).number
-  robust = []
-  for start in range(0, len(work.images), batch):
-    rows = np.minimum(np.arange(start, start + batch), len(work.images) - 1)
-    words = np.stack([item_key_data(0, int(row), stage, 0) for row in rows])
-    keys = jax.random.wrap_key_data(jnp.asarray(words))
-    target, budget = jnp.full(batch, -1), jnp.asarray(eps[rows], jnp.float32)
-    plain = Problem(jnp.asarray(work.images[rows]), jnp.asarray(work.labels[rows]), target, budget, keys)
-    classifier, problems = spread(work.classifier, plain)
-    found = _look(classifier, problems, problems.image)
-    states = _start(attack, problems)
-    for _ in range(attack.num_steps):
-      states, found = _step(attack, classifier, problems, states, found)
-    found |= _look(classifier, problems, states.image)
-    robust.append(~np.asarray(found))
-  return np.concatenate(robust)[: len(work.images)]
+def host_time(slots: int = HOST_SLOTS, count: int = HOST_EXAMPLES) -> tuple[float, EngineStats]:
+  """Returns the host's seconds per dispatch for PGD-20 on a classifier that costs nothing."""
+  rng = np.random.default_rng(0)
+  weights = jnp.asarray(rng.normal(size=(64, 10)), jnp.float32)
+  classifier = Classifier.from_function(lambda w, x: x.reshape(len(x), -1)[:, :64] @ w, 10, variables=weights)
+  images = rng.integers(0, 256, (count, 32, 32, 3), np.uint8)
+  labels = np.asarray(classifier(jnp.asarray(images, jnp.float32) / 255)).argmax(1)
+  source = ExampleArrays(np.arange(count), images, labels, np.full(count, -1))
+  options = EngineOptions.for_platform(slots, steps_per_dispatch=1)
+  best, stats = float("inf"), EngineStats()
+  for _ in range(3):  # The first one compiles.
+    device = WaitingDevice(options.devices)
+    engine = Engine(
+      classifier,
+      Cascade.restarts(ATTACK, 1),
+      source,
+      eps=8 / 255,
+      options=options,
+      wants_image=None,
+      device=device,
+    )
+    start = time.perf_counter()
+    for _ in engine.run():
+      pass
+    host = (time.perf_counter() - start - device.waited) / engine.stats.dispatches
+    best, stats = (host, engine.stats) if host < best else (best, stats)
+  return best, stats
 
 
 def run(n: int = 512, repeats: int = 2) -> list[Row]:
@@ -76,7 +138,22 @@ def run(n: int = 512, repeats: int = 2) -> list[Row]:
     Row(f"{work.name}, bare forward", 1 / bare.forward, "images/s"),
     Row(f"{work.name}, bare gradient", 1 / bare.gradient, "images/s"),
     *rows,
+    *_accelerator_rows(work),
+    Row(f"host time per dispatch, {HOST_SLOTS} slots, {jax.local_device_count()} devices", 1e3 * host_time()[0], "ms"),
   ]
+
+
+def _accelerator_rows(work: Workload) -> list[Row]:
+  """Useful steps with the numbers meant for accelerators: four steps per dispatch, two groups of slots."""
+  rows = []
+  options = EngineOptions.for_platform(64, steps_per_dispatch=4, lookahead=1)
+  for attack, eps, part in ((ATTACK, "8/255", None), (make_attack("apgd-ce"), "0.25/255", 128)):
+    images, labels = work.images[:part], work.labels[:part]
+    stats = attack_images(attack, work.classifier, images, labels, eps=eps, options=options).stats
+    useful = stats.useful_steps / stats.slot_steps
+    name = f"{work.name}, linf-{attack.name}-{attack.num_steps}@{eps}, K=4, lookahead 1, 64 slots"
+    rows.append(Row(name, useful, "useful steps", useful=useful))
+  return rows
 
 
 def _compare(work: Workload, eps: str, repeats: int) -> list[Row]:

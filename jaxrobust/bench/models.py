@@ -5,7 +5,7 @@
 Ours and PyTorch's take turns; PyTorch runs in whichever memory layout is faster for it. `ratio` is how many times
 faster ours is. The rows about loops give the time of a gradient step inside `fori_loop` and inside `switch` (within a
 loop) over that of the same step dispatched from the host; XLA:CPU makes such steps many times slower unless
-convolutions are written for it (`models/conv.py`).
+convolutions are written for it (`models/layers/conv.py`).
 """
 
 from __future__ import annotations

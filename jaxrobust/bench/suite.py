@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 from jaxrobust.bench.rows import Row, alternate
 from jaxrobust.bench.workloads import Workload, workload
-from jaxrobust.core.threat import Budget
+from jaxrobust.core.budget import Budget
 from jaxrobust.engine.options import EngineOptions
-from jaxrobust.evaluation.evaluate import Report, evaluate
+from jaxrobust.evaluation.evaluate import evaluate
 from jaxrobust.evaluation.job import RunOptions
-from jaxrobust.evaluation.plan import Setting, make_plan, title_of
+from jaxrobust.evaluation.suites.report import Report
+from jaxrobust.evaluation.suites.suite import Setting, make_suite, title_of
 
 EPS = "2/255"
 SUITES = ("nas-cell,small", "oodrb,small")
@@ -31,8 +32,8 @@ def _compare(work: Workload, suite: str, repeats: int) -> Row:
       data = work.images, work.labels
       return evaluate(work.classifier, data, suite, eps=EPS, out=out, options=options, only=only)
 
-  plan = make_plan(suite, Setting("arrays", eps=Budget.parse(EPS)))
-  titles = [title_of(part, entry) for part in plan.parts for entry in part.entries]
+  whole = make_suite(suite, Setting("arrays", eps=Budget.parse(EPS)))
+  titles = [title_of(part, entry) for part in whole.parts for entry in part.entries]
 
   def alone() -> list[Report]:
     return [together(title) for title in dict.fromkeys(titles)]

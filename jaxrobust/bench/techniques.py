@@ -23,9 +23,9 @@ from jaxrobust.core.errors import InputError
 from jaxrobust.core.mesh import fitting_mesh
 from jaxrobust.core.registry import unknown_name
 from jaxrobust.models.registry import make_model
-from jaxrobust.training.state import begin_memory, init_state, state_shardings
+from jaxrobust.training.composition import make_plan
+from jaxrobust.training.state import init_state, state_shardings
 from jaxrobust.training.step import Recipe, make_step
-from jaxrobust.training.technique import make_plan
 
 SHAPE = (32, 32, 3)
 # Steps of every attack here: enough for the loop to dominate what is around it.
@@ -125,15 +125,15 @@ def step_of(contestant: Contestant, arch: str, rows: Any) -> Callable[[], Any]:
   module = make_model(arch, 10, **dict(plan.arch_options))
   recipe = Recipe(module, 10, (0.5,) * 3, (0.25,) * 3, plan, optax.sgd(0.01, 0.9, nesterov=True), total_steps=1000)
   mesh = fitting_mesh(len(rows[0]))
-  memory = begin_memory(plan.objective, rows[0].shape, len(rows[0]))
+  objective_state = plan.objective.init_state(rows[0].shape, len(rows[0]))
   state = init_state(
     module,
-    recipe.optimiser,
+    recipe.optimizer,
     jax.random.key(0),
     SHAPE,
     plan.average is not None,
     initial_variables(module, SHAPE),
-    memory,
+    objective_state,
   )
   shardings = state_shardings(state, mesh, "data")
   other = Classifier.from_module(make_model(arch), initial_variables(make_model(arch), SHAPE), mean=0.5, std=0.25)

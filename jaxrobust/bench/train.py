@@ -25,10 +25,10 @@ from jaxrobust.core.threads import cores
 from jaxrobust.data.encoded import EncodedSource, Folder
 from jaxrobust.data.source import ArraySource
 from jaxrobust.models.registry import make_model
+from jaxrobust.training.composition import make_plan
 from jaxrobust.training.state import init_state, state_shardings
 from jaxrobust.training.step import Recipe, make_step
 from jaxrobust.training.stream import Stream
-from jaxrobust.training.technique import make_plan
 
 STEPS = 3
 
@@ -42,9 +42,9 @@ def run(arch: str = "resnet20", batch_size: int = 128, repeats: int = 7, peer_py
   plan = make_plan(techniques, {"pgd-at": {"num_steps": STEPS, "step_size": 0.5}})
   recipe = Recipe(make_model(arch), 10, (0.5,) * 3, (0.25,) * 3, plan, optax.sgd(0.01, 0.9, nesterov=True))
   mesh = fitting_mesh(batch_size)
-  state = init_state(recipe.module, recipe.optimiser, jax.random.key(0), (32, 32, 3), averaged=False)
+  state = init_state(recipe.module, recipe.optimizer, jax.random.key(0), (32, 32, 3), averaged=False)
   shardings = state_shardings(state, mesh, "data")
-  parts = bare_parts(recipe.module, recipe.optimiser, (images[:batch_size], data.labels[:batch_size]))
+  parts = bare_parts(recipe.module, recipe.optimizer, (images[:batch_size], data.labels[:batch_size]))
   seconds(lambda: (parts["inputs"](), parts["params"](), parts["updates"]()), 1)  # Compiles.
   bare = _bare_seconds(parts, repeats)
   step, state = make_step(recipe, mesh, shardings), jax.device_put(state, shardings)

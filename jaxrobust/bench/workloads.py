@@ -17,7 +17,7 @@ from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.mesh import fitting_mesh, replicated, row_sharding
 from jaxrobust.data.registry import load_data
 from jaxrobust.models.registry import MODELS, make_model
-from jaxrobust.models.torch_weights import from_torch
+from jaxrobust.models.weights.torch_weights import from_torch
 from jaxrobust.models.zoo import load_classifier
 
 

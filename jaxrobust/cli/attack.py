@@ -34,6 +34,10 @@ DEFAULTS = {
 USUAL_EPS = {"linf": "8/255", "l2": "0.5", "l1": "12"}
 
 
+# Totals, and what is kept for budgets that this command does not ask for.
+_NOT_SAVED = ("stats", "reached_step", "reached_query")
+
+
 def run(argv: list[str]) -> int:
   config = parse("attack", argv, DEFAULTS, "adversarial images for a data set, written to an npz file")
   if not config.model:
@@ -56,7 +60,7 @@ def run(argv: list[str]) -> int:
   check_writable(out.parent)
   classifier = load_classifier(config.model)
   images, labels = data.take(np.arange(len(data)))
-  threat = f"{_norm(attack)} {config.attack} {f'at eps {eps}' if eps else 'without a budget'}"
+  threat = f"{_threat(attack)} {config.attack} {f'at eps {eps}' if eps else 'without a budget'}"
   with show(threat, len(images), quiet=config.quiet) as meter:
     result = attack_images(
       attack,
@@ -72,7 +76,7 @@ def run(argv: list[str]) -> int:
     )
   buffer = io.BytesIO()
   np.savez_compressed(
-    buffer, labels=labels, **{key: value for key, value in result._asdict().items() if key != "stats"}
+    buffer, labels=labels, **{key: value for key, value in result._asdict().items() if key not in _NOT_SAVED}
   )
   atomic_write(out, buffer.getvalue())
   print(f"{threat}: {_verdict(attack, result)}; images are in {out}")
@@ -80,26 +84,31 @@ def run(argv: list[str]) -> int:
 
 
 def _budget(attack: Any, asked: str) -> str | None:
-  """What is asked for, or else no budget for minimal attacks and the usual one of the norm for others."""
-  if asked:
-    return asked
-  return None if getattr(attack, "minimal", False) else USUAL_EPS[_norm(attack)]
+  """Returns what is asked for, or else no budget for minimal attacks and the usual one of the norm for others."""
+  if asked or attack.minimal:
+    return asked or None
+  if _threat(attack) not in USUAL_EPS:
+    raise InputError(f"{_threat(attack)} has no usual budget: pass --eps")
+  return USUAL_EPS[_threat(attack)]
 
 
-def _norm(attack: Any) -> str:
-  return getattr(attack, "norm", "linf")
+def _threat(attack: Any) -> str:
+  from jaxrobust.attacks.schedule import as_schedule
+
+  return as_schedule(attack).stages[0].attack.threat.name
 
 
 def _verdict(attack: Any, result: AttackResult) -> str:
-  """Shares and, of minimal attacks, the median distance over all images that were right; infinite where most stand."""
+  """Returns shares and, of minimal attacks, the median distance of images once right; infinite where most stand."""
   shares = f"{result.correct.mean():.2%} correct, {result.robust.mean():.2%} robust"
-  if not getattr(attack, "minimal", False) or not result.correct.any():
+  if not attack.minimal or not result.correct.any():
     return shares
-  return f"{shares}, median distance {np.median(result.distance[result.correct]):.4g}"
+  median = np.median(result.distance[result.correct])
+  return f"{shares}, {'no distance' if np.isnan(median) else f'median distance {median:.4g}'}"
 
 
 def _targets(rule: str, labels: np.ndarray, num_classes: int) -> np.ndarray | None:
-  """No targets, the next class, or one class for all."""
+  """Returns no targets, the next class, or one class for all."""
   if not rule:
     return None
   if rule == "next":

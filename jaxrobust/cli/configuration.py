@@ -10,19 +10,18 @@ from __future__ import annotations
 
 import ast
 import copy
-import importlib.util
-import inspect
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from ml_collections import ConfigDict
 
 from jaxrobust.cli.options import meaning
-from jaxrobust.core.errors import InputError, first_line
+from jaxrobust.core.config_file import load_config
+from jaxrobust.core.errors import InputError
 from jaxrobust.core.keys import check_seed
 from jaxrobust.core.registry import unknown_name
+from jaxrobust.core.spelling import current_keys, current_name
 
 _OPEN = ("options", "arch_options")
 
@@ -31,13 +30,13 @@ Load = Callable[[str, dict[str, str]], ConfigDict]
 
 
 def command_line(command: str, config: ConfigDict, defaults: dict[str, Any], free: Sequence[str], **more: Any) -> str:
-  """The command that asks for this config again: what differs from the defaults, but not what `free` names."""
+  """Returns the command that asks for this config again: what differs from the defaults, but not what `free` names."""
   asked = {key: config[key] for key in defaults if key not in free and config[key] != defaults[key]} | more
   return shlex.join(["jaxrobust", command, *(f"--{key}={value}" for key, value in asked.items())])
 
 
 def parse(command: str, argv: list[str], defaults: dict[str, Any], usage: str, load: Load | None = None) -> ConfigDict:
-  """The config of a command, from its defaults, an optional config file (read by `load`) and overrides."""
+  """Returns the config of a command, from its defaults, an optional config file (read by `load`) and overrides."""
   if any(word in ("-h", "--help") for word in argv):
     print(_help(command, defaults, usage))
     raise SystemExit(0)
@@ -64,13 +63,14 @@ def set_option(config: ConfigDict, name: str, text: str) -> None:
   # Who takes them refuses what it does not know: an attack, a technique, an architecture.
   open_ended = path[0] in _OPEN and path[0] in config and len(path) > 1
   for key in path[:-1]:
+    key = _known_key(node, key)
     if key not in node and open_ended:
       with node.unlocked():
         node[key] = ConfigDict()
     if key not in node or not isinstance(node[key], ConfigDict):
       raise unknown_name("option", name, sorted(node))
     node = node[key]
-  key = path[-1]
+  key = _known_key(node, path[-1])
   if key in node:
     node[key] = _typed(name, text, node[key])
   elif open_ended:
@@ -78,6 +78,11 @@ def set_option(config: ConfigDict, name: str, text: str) -> None:
       node[key] = _literal(text)
   else:
     raise unknown_name("option", name, sorted(node))
+
+
+def _known_key(node: ConfigDict, key: str) -> str:
+  """Returns the key, in its current spelling where the config has that one alone."""
+  return current_name(key) if key not in node and current_name(key) in node else key
 
 
 def _literal(text: str) -> Any:
@@ -105,34 +110,6 @@ def _typed(name: str, text: str, old: Any) -> Any:
   return value
 
 
-def load_config(path: str) -> ConfigDict:
-  """`FILE.py` or `FILE.py:argument`."""
-  name, _, argument = path.partition(".py:")
-  file = Path(name + ".py" if argument else name)
-  if not file.exists():
-    raise InputError(f"no config file {file}")
-  spec = importlib.util.spec_from_file_location(f"jaxrobust_config_{file.stem}", file)
-  if spec is None or spec.loader is None:
-    raise InputError(f"{file} is not a Python file")
-  module = importlib.util.module_from_spec(spec)
-  try:
-    spec.loader.exec_module(module)
-  except Exception as error:
-    raise InputError(f"{file} cannot be read: {type(error).__name__}: {first_line(error)}") from error
-  get_config = getattr(module, "get_config", None)
-  if get_config is None:
-    raise InputError(f"{file} has no get_config(arg=None)")
-  if argument and not inspect.signature(get_config).parameters:
-    raise InputError(f"{file} takes no argument, got {argument!r}")
-  try:
-    config = get_config(argument) if argument else get_config()
-  except (KeyError, ValueError) as error:
-    raise InputError(f"{file} does not know {argument!r}: {first_line(error)}") from None
-  if not isinstance(config, ConfigDict):
-    raise InputError(f"{file}: get_config returns {type(config).__name__}, not a ConfigDict")
-  return config
-
-
 def _config_file(argv: list[str]) -> tuple[str | None, list[str]]:
   rest, path = [], None
   words = iter(argv)
@@ -149,6 +126,7 @@ def _config_file(argv: list[str]) -> tuple[str | None, list[str]]:
 
 
 def _merge(config: ConfigDict, loaded: ConfigDict, path: str) -> None:
+  loaded = ConfigDict(current_keys(loaded))
   for key in loaded:
     if key not in config:
       raise unknown_name(f"key in {path}", key, sorted(config))
@@ -160,7 +138,7 @@ def _merge(config: ConfigDict, loaded: ConfigDict, path: str) -> None:
 
 
 def _overrides(words: list[str], config: ConfigDict) -> Iterator[tuple[str, str]]:
-  """(key, text) of each `--key=value`, `--key value` or `--flag`."""
+  """Yields (key, text) of each `--key=value`, `--key value` or `--flag`."""
   waiting = list(words)
   while waiting:
     word = waiting.pop(0)
@@ -185,7 +163,7 @@ def _help(command: str, defaults: dict[str, Any], usage: str) -> str:
 
 
 def _as_option(key: str, value: Any) -> str:
-  """An option as it is written on a command line."""
+  """Returns an option as it is written on a command line."""
   if isinstance(value, dict | ConfigDict):
     return f"--{key}.KEY=VALUE"
   return f"--{key}={str(value).lower() if isinstance(value, bool) else value}"

@@ -24,7 +24,7 @@ def run(argv: list[str]) -> int:
   for name, text in (("checkpoint", checkpoint), ("--arch", config.arch), ("--out", config.out)):
     if not text:
       raise InputError(f"no {name}; usage: jaxrobust convert CHECKPOINT --arch NAME --out DIR")
-  from jaxrobust.models.convert import convert_checkpoint
+  from jaxrobust.models.weights.convert import convert_checkpoint
 
   done = convert_checkpoint(
     checkpoint,
@@ -39,13 +39,13 @@ def run(argv: list[str]) -> int:
   )
   shown = ", ".join(f"{value:.4g}" for value in (*done.mean, *done.std))
   print(
-    f"{config.arch}: {done.params:,} parameters; mean and std ({shown}) {done.normalisation}; saved in {done.folder}"
+    f"{config.arch}: {done.params:,} parameters; mean and std ({shown}) {done.normalization}; saved in {done.folder}"
   )
   return 0
 
 
 def _numbers(name: str, text: str) -> tuple[float, ...] | None:
-  """Comma-separated numbers, one per channel or one for all."""
+  """Reads comma-separated numbers, one per channel or one for all."""
   try:
     return tuple(float(part) for part in text.strip("()[] ").split(",")) if text else None
   except ValueError:

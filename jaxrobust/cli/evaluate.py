@@ -12,7 +12,7 @@ from jaxrobust.core.compilation import enable_compilation_cache
 from jaxrobust.core.errors import InputError
 
 if TYPE_CHECKING:
-  from jaxrobust.evaluation.evaluate import Report
+  from jaxrobust.evaluation.suites.report import Report
 
 DEFAULTS = {
   "model": "",
@@ -28,7 +28,7 @@ DEFAULTS = {
   "out": "results",
   "batch_size": 0,
   "precision": "highest",
-  "samples": 20,
+  "samples": 0,
   "save_images": 0,
   "save_seconds": 60.0,
   "distributed": False,
@@ -52,8 +52,8 @@ def evaluate_config(config: ConfigDict) -> Report:
   if not config.model:
     raise InputError("no model; pass --model=FOLDER of a trained classifier")
   enable_compilation_cache()
+  from jaxrobust.core.distributed import process_share
   from jaxrobust.engine.options import EngineOptions
-  from jaxrobust.evaluation.distributed import process_share
   from jaxrobust.evaluation.evaluate import evaluate
   from jaxrobust.evaluation.job import RunOptions
 
@@ -61,7 +61,7 @@ def evaluate_config(config: ConfigDict) -> Report:
   options = RunOptions(
     engine=EngineOptions.for_platform(config.batch_size or None),
     seed=config.seed,
-    samples=config.samples,
+    samples=config.samples or None,
     precision=config.precision,
     save_seconds=config.save_seconds,
     process=process,
@@ -87,30 +87,27 @@ def evaluate_config(config: ConfigDict) -> Report:
 
 
 def command_of(config: ConfigDict, title: str) -> str:
-  """The command that computes one cell of this evaluation again, into the default results folder."""
+  """Returns the command that computes one cell of this evaluation again, into the default results folder."""
   return command_line("evaluate", config, DEFAULTS, _FREE, only=title)
 
 
 def print_summary(out: str, report: Report) -> None:
-  """The table of a set of attacks, or the metrics of a benchmark, which are stored as well."""
-  from jaxrobust.analysis.suite_cells import write_summary
-  from jaxrobust.analysis.suite_metrics import METRICS, summarise_suite
+  """Prints the metrics of a suite, which are stored as well, or the table of one that has none."""
   from jaxrobust.cli.table import print_findings, print_metrics, print_reports
-  from jaxrobust.evaluation.campaign import missing_lines
-  from jaxrobust.results.cell import INDEX
+  from jaxrobust.evaluation.suite_jobs import missing_lines
+  from jaxrobust.evaluation.suites.summary import summarize_suite, write_summary
 
-  if any(INDEX in result.examples for result in report.results):
+  if not report.whole:
     print("other processes are still at work; the last one prints the summary")
     return
-  assert report.plan is not None
-  if report.plan.name in METRICS:
-    summary = summarise_suite(report)
+  if report.suite.metrics is not None:
+    summary = summarize_suite(report)
     print_metrics(f"{summary['model']} on {summary['data']}, {summary['suite']}", summary["metrics"])
     print_findings(report)
     for line in missing_lines(report.missing):
       print(line)
     print(f"summary: {write_summary(out, report, summary)}")
   else:
-    part = report.plan.parts[0]
+    part = report.suite.parts[0]
     where = part.data if part.condition == "none" else f"{part.data} under {part.condition}"
     print_reports(f"{where}, robust accuracy in % [95 % interval]", [report])

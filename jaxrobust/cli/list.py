@@ -30,7 +30,7 @@ def run(argv: list[str]) -> int:
 
 def _entries(kind: str, pattern: str) -> list[tuple[str, str]]:
   if kind == "zoo":
-    from jaxrobust.models.portable import shipped
+    from jaxrobust.models.weights.portable import shipped
     from jaxrobust.models.zoo import find_classifier, read_metadata
 
     notes = {name: (read_metadata(find_classifier(name)) or {}).get("notes", {}) for name in shipped()}
@@ -57,12 +57,9 @@ def _entries(kind: str, pattern: str) -> list[tuple[str, str]]:
     from jaxrobust.attacks.registry import ATTACKS as REGISTRY
 
     return [(name, _first_line(REGISTRY[name])) for name in REGISTRY.matching(pattern)]
-  from jaxrobust.evaluation.plan import BENCHMARKS
   from jaxrobust.evaluation.suites import SUITES
 
-  found = {name: SUITES[name] for name in SUITES.matching(pattern)}
-  found |= {name: BENCHMARKS[name] for name in BENCHMARKS.matching(pattern)}  # type: ignore[misc]
-  return [(name, _first_line(found[name])) for name in sorted(found)]
+  return [(name, _first_line(SUITES[name])) for name in SUITES.matching(pattern)]
 
 
 def _first_line(entry: object) -> str:

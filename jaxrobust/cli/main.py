@@ -26,6 +26,7 @@ COMMANDS = {
   "run": "train classifiers and evaluate them, from one config",
   "convert": "weights of a PyTorch checkpoint, as a classifier",
   "report": "tables, plots and the leaderboard page of a results folder",
+  "trends": "what ID robustness says about shifts: lines, limits, effective robustness, ranks, correlations",
   "results": "SQL over a results folder, local or in object storage; import and export",
   "list": "attacks, corruptions, models, data sets, suites, or the trained networks that ship with the package",
   "data": "what a data set is, whether it is complete, and how to get it",

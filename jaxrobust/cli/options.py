@@ -1,4 +1,4 @@
-"""What every option of every command means: the lines of `jaxrobust COMMAND --help`.
+"""The meaning of every option of every command: the lines of `jaxrobust COMMAND --help`.
 
 Options that mean the same everywhere are said once; a command's own come before them.
 """
@@ -14,7 +14,7 @@ COMMON = {
   "eps": "the budget, as a number or a fraction",
   "condition": "natural noise on the images before anything else, such as gaussian_noise-3; none for none",
   "n": "the first N examples only; 0 for all",
-  "seed": "of all randomness: a whole number from 0",
+  "seed": "of all randomness: an integer from 0",
   "batch_size": "examples worked on at once; 0 for what suits the machine. Verdicts do not depend on it",
   "precision": "of matrix products: highest, high, default, float32 or bfloat16",
   "save_images": "how many adversarial images to keep beside each cell; 0 for none",
@@ -32,7 +32,7 @@ OWN = {
     "name": "of the model in cells and tables; empty for the folder's name",
     "suite": _SUITE,
     "only": "only cells whose data/condition/attack@eps matches this shell pattern; empty for all",
-    "samples": "forward passes that gradients and logits are means of; for randomised classifiers only",
+    "samples": "forward passes per query of a randomized classifier; 0 for 20 with gradients and 1 without",
     "save_seconds": "how often a running cell saves its verdicts so far, to go on from when it is stopped",
     "quiet": "true for no progress display and no plan",
   },
@@ -45,7 +45,13 @@ OWN = {
     "out": "the npz file to write: images, success, distance, queries, correct, nan, robust and labels",
   },
   "transfer": {
-    "models": "folders of at least two classifiers: --models A B C, or separated by commas",
+    "models": "folders of the classifiers that images are made on: --models A B C, or separated by commas",
+    "targets": "folders of the classifiers that they are shown to, likewise; empty for those they are made on",
+    "eps": "the budget, or several separated by commas: 4/255,8/255",
+    "steps": "numbers of steps after which images are shown, as 1,5,10; empty for all steps alone",
+    "targeted": "true for random wrong classes as goals",
+    "save_seconds": "how often a running cell saves its verdicts so far, to go on from when it is stopped",
+    "quiet": "true for no progress display",
     "attack": "a name of `jaxrobust list attacks` that works within a budget",
     "options": "parameters of the attack, as --options.num_steps=20; the others have its defaults",
   },
@@ -67,8 +73,8 @@ OWN = {
     "num_classes": "of the network; 0 for what the architecture has",
     "sha256": "refuse a checkpoint with another hash; empty for any",
     "key": "which entry of the checkpoint holds the weights; empty to look for it",
-    "mean": "of the normalisation, as 0.485,0.456,0.406; empty for the checkpoint's or the architecture's",
-    "std": "of the normalisation, as 0.229,0.224,0.225; empty for the checkpoint's or the architecture's",
+    "mean": "of the normalization, as 0.485,0.456,0.406; empty for the checkpoint's or the architecture's",
+    "std": "of the normalization, as 0.229,0.224,0.225; empty for the checkpoint's or the architecture's",
     "options": "parameters of the architecture",
   },
   "report": {
@@ -79,6 +85,25 @@ OWN = {
     "root": "the results folder; local, or gs://…, s3://… and the like",
     "format": "table, csv, json or parquet",
     "out": "the file to write; empty for standard output",
+  },
+  "trends": {
+    "root": "a results folder, instead of a CSV file; local, or gs://…, s3://… and the like",
+    "suite": "whose shifts a results folder is read for: oodrb",
+    "data": "what the models of a results folder were trained for; empty for the only one",
+    "attack": "the attack@budget of ID robustness in a results folder, a shell pattern; empty for the only one",
+    "x": "the column of the horizontal axis; empty for ID accuracy and ID robustness",
+    "y": "columns of the vertical axis, separated by commas; empty for all that are under a shift",
+    "filter": "which models count, as acc+rob>=110,technique=trades|mart,no-custom; empty for all",
+    "group": "a label, such as technique: each group gets its own lines; empty for none",
+    "scale": "raw or probit",
+    "top": "the largest value of both axes: 100 for per cent, 1 for fractions",
+    "show": "trends, effective, degradation, catastrophic, ranks, held-out or correlations",
+    "line": "of effective robustness: cifar10-linf or imagenet-linf as published; empty for the zoo's own",
+    "correlate": "pearson or kendall",
+    "draws": "zoos resampled for the 95 % intervals",
+    "date": "of the zoo; empty for the day the file was changed",
+    "out": "folder for all tables and plots; empty for none",
+    "plots": "auto (where matplotlib is installed), yes or no; with out",
   },
   "data": {
     "data_dir": "the folder of all data sets; empty for $JAXROBUST_DATASETS",
@@ -107,9 +132,9 @@ OWN = {
     "epochs": "over the data, more than 0; parts of an epoch too",
     "batch_size": "of one step over all devices",
     "accumulate": "batches whose gradients are averaged into one update",
-    "optimiser": "sgd (Nesterov 0.9) or adamw",
+    "optimizer": "sgd (Nesterov 0.9) or adamw",
     "learning_rate": "the largest one of the schedule",
-    "weight_decay": "of the optimiser",
+    "weight_decay": "of the optimizer",
     "schedule": "of the learning rate: cosine, step, step-30, cyclic or constant",
     "warmup_epochs": "in which the learning rate grows from 0",
     "clip": "the largest global gradient norm; 0 for no bound",
@@ -117,7 +142,7 @@ OWN = {
     "options": "of techniques; those of a config can be changed, as --options.trades.beta=4.0",
     "attack_warmup_epochs": "in which the budget of the training attack grows from 0",
     "precision": "of forward and backward passes: float32 or bfloat16",
-    "sharding": "data copies weights to every device, fsdp splits weights and optimiser",
+    "sharding": "data copies weights to every device, fsdp splits weights and optimizer",
     "holdout": "examples kept from training to choose the best epoch by; 0 keeps the last epoch",
     "validate_steps": "of the PGD attack that the best epoch is chosen by",
     "save_every": "steps between checkpoints",
@@ -129,7 +154,7 @@ OWN = {
 
 
 def meaning(command: str, option: str) -> str:
-  """One line on an option of a command.
+  """Returns one line on an option of a command.
 
   >>> meaning("attack", "n"), meaning("bench engine", "n")
   ('the first N examples only; 0 for all', 'how many images')

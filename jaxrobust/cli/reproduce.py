@@ -46,7 +46,7 @@ def run(argv: list[str]) -> int:
 
 
 def _words(command: object) -> list[str] | None:
-  """A command as we write it, split; None for anything else.
+  """Returns a command as we write it, split; None for anything else.
 
   A cell may come from anywhere: what it says must run only these two commands, and no config file, which is code.
   """
@@ -59,7 +59,7 @@ def _words(command: object) -> list[str] | None:
 
 
 def _again(command: str, words: list[str]) -> list[Result]:
-  """The cells that a command makes, computed in a folder of their own."""
+  """Returns the cells that a command makes, computed in a folder of their own."""
   config = parse(command, words, transfer.DEFAULTS if command == "transfer" else evaluate.DEFAULTS, "")
   with tempfile.TemporaryDirectory() as folder:
     set_option(config, "out", folder)

@@ -46,7 +46,7 @@ def run(argv: list[str]) -> int:
 
 
 def _show(frame: Any, kind: str, out: str) -> None:
-  """The answer on standard output, or in a file."""
+  """Puts the answer on standard output, or in a file."""
   if kind == "parquet":
     if not out:
       raise InputError("parquet needs a file: --out=FILE.parquet")

@@ -34,12 +34,13 @@ def run(argv: list[str]) -> int:
   if not config.networks:
     raise InputError("no networks to train; pass --config=configs/local.py or a config of your own")
   enable_compilation_cache()
+  from jaxrobust.core.budget import Budget
   from jaxrobust.data.registry import load_data
   from jaxrobust.engine.options import EngineOptions
   from jaxrobust.evaluation.evaluate import evaluate
-  from jaxrobust.evaluation.runner import RunOptions
-  from jaxrobust.evaluation.suites import make_suite
-  from jaxrobust.models.portable import shipped_results
+  from jaxrobust.evaluation.job import RunOptions
+  from jaxrobust.evaluation.suites import Setting, make_suite
+  from jaxrobust.models.weights.portable import shipped_results
   from jaxrobust.report.report import write_report
   from jaxrobust.results import check_writable
   from jaxrobust.training import loop
@@ -50,7 +51,7 @@ def run(argv: list[str]) -> int:
   settings = {name: make_train_config(network) for name, network in config.networks.items()}
   for setting in settings.values():
     loop.check_train_config(setting)
-  entries = make_suite(config.suite, config.norm, config.eps)
+  make_suite(config.suite, Setting(config.data, config.norm, Budget.parse(config.eps)))
   data = load_data(config.data)
   check_writable(out)
   folders = {
@@ -67,7 +68,9 @@ def run(argv: list[str]) -> int:
     evaluate(
       folder,
       data,
-      entries,
+      config.suite,
+      norm=config.norm,
+      eps=config.eps,
       n=config.n or None,
       name=name,
       out=out / "results",
@@ -85,7 +88,7 @@ def run(argv: list[str]) -> int:
 
 
 def _command(config: ConfigDict, name: str) -> Callable[[str], str]:
-  """The evaluation of one of the networks as a command of its own."""
+  """Returns the evaluation of one of the networks as a command of its own."""
   asked = ConfigDict(evaluate_command.DEFAULTS)
   asked.model = str(Path(config.out) / "models" / name)
   for key in ("data", "suite", "norm", "eps", "n", "seed"):

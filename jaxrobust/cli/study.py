@@ -12,14 +12,12 @@ from __future__ import annotations
 import fnmatch
 import json
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from jaxrobust.cli.configuration import load_config, parse
-from jaxrobust.cli.runs import MODELS_FOLDER, StudyRun, study_runs
+from jaxrobust.cli.configuration import parse
 from jaxrobust.core.compilation import enable_compilation_cache
-from jaxrobust.core.errors import InputError, JaxrobustError, StoppedError
+from jaxrobust.core.errors import InputError
 from jaxrobust.core.registry import unknown_name
 
 DEFAULTS: dict[str, Any] = {"out": "", "only": "*", "n": 0, "batch_size": 0, "json": False, "quiet": False}
@@ -43,13 +41,15 @@ def run(argv: list[str]) -> int:
 
 
 def _list(path: str, config: Any) -> int:
+  from jaxrobust.evaluation.studies.runs import study_runs
+
   for index, one in enumerate(study_runs(path, config.out or ".")):
     print(f"{index:4d}  {one.name:<40} {', '.join(one.options.get('techniques', ())) or '-'}")
   return 0
 
 
 def _table(path: str, config: Any) -> int:
-  from jaxrobust.evaluation.study import study_rows
+  from jaxrobust.evaluation.studies.rows import study_rows
   from jaxrobust.report.studies import study_table
 
   rows = study_rows(path)
@@ -63,52 +63,22 @@ def _run(path: str, config: Any) -> int:
   enable_compilation_cache()
   from jaxrobust.core.files import atomic_write
   from jaxrobust.engine.options import EngineOptions
-  from jaxrobust.evaluation.runner import RunOptions
-  from jaxrobust.evaluation.study import Judge, Judging, save_index, study_rows
+  from jaxrobust.evaluation.job import RunOptions
+  from jaxrobust.evaluation.studies.rows import study_rows
+  from jaxrobust.evaluation.studies.run import StudyRunner
   from jaxrobust.report.studies import study_table
-  from jaxrobust.results import check_writable
 
-  study, runs = load_config(path), study_runs(path, config.out)
-  # Everything is read before anything is trained: a typo must not cost an hour.
-  settings = {one.name: _settings(one) for one in runs}
-  judging = Judging(**{**study.evaluation.to_dict(), "n": config.n})
-  check_writable(config.out)
-  save_index(config.out, study.study, judging, [{**asdict(one), "options": None} for one in runs])
   options = RunOptions(EngineOptions.for_platform(config.batch_size or None), quiet=True)
-  judge, failures = Judge(judging, config.out, options), []
+  study, failures = StudyRunner(path, config.out, options, config.n), []
   known: dict[str, dict[str, float]] = {}
-  chosen = [one for one in runs if fnmatch.fnmatchcase(one.name, config.only)]
+  chosen = [one for one in study.runs if fnmatch.fnmatchcase(one.name, config.only)]
   for number, one in enumerate(chosen):
     if not config.quiet:
       print(f"[{number + 1}/{len(chosen)}] {one.name}", file=sys.stderr, flush=True)
-    failure = _one(one, settings[one.name], Path(config.out), judge)
+    failure = study.run(one)
     failures += [failure] if failure else []
     atomic_write(Path(config.out) / TABLE, study_table(study_rows(config.out, known)))
   print(study_table(study_rows(config.out, known)), end="")
   for failure in failures:
     print(failure, file=sys.stderr)
   return 5 if failures else 0
-
-
-def _settings(one: StudyRun) -> Any:
-  from jaxrobust.training.config import make_train_config
-  from jaxrobust.training.loop import check_train_config
-
-  settings = make_train_config(one.options)
-  check_train_config(settings)
-  return settings
-
-
-def _one(one: StudyRun, settings: Any, out: Path, judge: Any) -> str | None:
-  """Trains and judges one network; what went wrong, as a line, so that the others go on."""
-  from jaxrobust.training.loop import train
-
-  try:
-    folder = train(settings, out / MODELS_FOLDER / one.name, title=one.name, quiet=True)
-    if one.judged:
-      judge(one.name, folder)
-  except StoppedError:
-    raise
-  except JaxrobustError as error:
-    return f"failed: {one.name}: {error}"
-  return None

@@ -8,12 +8,12 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from jaxrobust.analysis.proportions import proportion
-from jaxrobust.evaluation.evaluate import Report
+from jaxrobust.evaluation.metrics.proportions import proportion
+from jaxrobust.evaluation.suites.report import Report
 
 
 def print_reports(title: str, reports: Sequence[Report]) -> None:
-  """Robust accuracy in percent with its 95 % interval, one row per model and one column per attack."""
+  """Prints robust accuracy in percent with its 95 % interval, one row per model and one column per attack."""
   columns = list(dict.fromkeys(column for report in reports for column in report.titles))
   table = Table(title=title)
   table.add_column("model")
@@ -31,7 +31,7 @@ def print_reports(title: str, reports: Sequence[Report]) -> None:
 
 
 def print_findings(report: Report) -> None:
-  """What a reader of the numbers must know, once for each kind and attack."""
+  """Says what a reader of the numbers must know, once for each kind and attack."""
   seen: dict[tuple[str, str, str], list[int]] = {}
   for title, result in zip(report.titles, report.results, strict=True):
     for finding in result.findings:

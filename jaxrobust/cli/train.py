@@ -14,10 +14,11 @@ from typing import Any, NoReturn
 
 from ml_collections import ConfigDict
 
-from jaxrobust.cli.configuration import load_config, parse
-from jaxrobust.cli.runs import MODELS_FOLDER, pick_run
+from jaxrobust.cli.configuration import parse
 from jaxrobust.core.compilation import enable_compilation_cache
+from jaxrobust.core.config_file import load_config
 from jaxrobust.core.errors import InputError, JaxrobustError, StoppedError, first_line
+from jaxrobust.evaluation.studies.runs import MODELS_FOLDER, pick_run
 
 # Another process of a distributed run is gone; start all of them again to continue.
 LOST = 76
@@ -38,8 +39,8 @@ def run(argv: list[str]) -> int:
   settings = make_train_config({name: config[name] for name in defaults})
   import jax
 
+  from jaxrobust.core.distributed import process_share
   from jaxrobust.core.mesh import fitting_mesh
-  from jaxrobust.evaluation.distributed import process_share
   from jaxrobust.training.loop import check_train_config, train
 
   process, processes = process_share(config.distributed, config.processes)

@@ -12,25 +12,33 @@ from rich.table import Table
 from jaxrobust.cli.configuration import command_line, parse
 from jaxrobust.core.compilation import enable_compilation_cache
 from jaxrobust.core.errors import InputError
+from jaxrobust.core.progress import show_all
 
 if TYPE_CHECKING:
   from jaxrobust.results import Result
 
 DEFAULTS = {
   "models": "",
+  "targets": "",
   "data": "digits32",
   "attack": "pgd",
   "options": ConfigDict(),
   "norm": "linf",
   "eps": "8/255",
+  "steps": "",
+  "targeted": False,
   "condition": "none",
   "n": 0,
   "seed": 0,
   "out": "results",
   "batch_size": 0,
   "precision": "highest",
+  "save_seconds": 60.0,
+  "quiet": False,
+  "distributed": False,
+  "processes": 0,
 }
-_FREE = ("options", "out", "batch_size")
+_FREE = ("options", "out", "batch_size", "save_seconds", "quiet", "distributed", "processes")
 
 
 def run(argv: list[str]) -> int:
@@ -38,70 +46,107 @@ def run(argv: list[str]) -> int:
   results = transfer_config(config)
   from jaxrobust.analysis.transfer_map import transfer_map
 
-  found = transfer_map(results)
-  title = f"{config.data}, {config.norm} {config.attack} {config.eps}"
-  table = Table(title=f"{title}: success rate in % (of images the target has right)")
-  table.add_column("made on \\ shown to")
-  for target in found.targets:
-    table.add_column(target, justify="right")
-  for source, row in zip(found.sources, found.success, strict=True):
-    table.add_row(source, *(f"{100 * value:.1f}" for value in row))
-  console = Console()
-  Console(width=None if console.is_terminal else 40 + 24 * len(found.targets)).print(table)
+  budgets = list(dict.fromkeys(result.cell.eps for result in results))
+  for eps in budgets:
+    found = transfer_map([result for result in results if result.cell.eps == eps])
+    title = f"{config.data}, {config.norm} {config.attack} {eps}"
+    table = Table(title=f"{title}: success rate in % (of images the target has right)")
+    table.add_column("made on \\ shown to")
+    for target in found.targets:
+      table.add_column(target, justify="right")
+    for source, row in zip(found.sources, found.success, strict=True):
+      table.add_row(source, *(f"{100 * value:.1f}" for value in row))
+    console = Console()
+    Console(width=None if console.is_terminal else 40 + 24 * len(found.targets)).print(table)
   print(f"cells are in {config.out}")
   return 0
 
 
 def transfer_config(config: ConfigDict) -> list[Result]:
-  """All cells that a config of this command asks for."""
-  folders = [Path(folder) for folder in config.models.split(",") if folder]
-  names = [folder.name for folder in folders]
-  if len(folders) < 2:
-    raise InputError("transfer needs at least two classifiers: --models FOLDER FOLDER …")
-  if len(set(names)) < len(names):
-    raise InputError(f"the folders of classifiers must have different names, got {', '.join(names)}")
+  """Returns all cells that a config of this command asks for."""
+  sources, targets = (_folders(text) for text in (config.models, config.targets))
+  if len(sources) + len(targets) < 2:
+    raise InputError("transfer needs at least two classifiers: --models FOLDER FOLDER …, or --targets beside them")
   enable_compilation_cache()
+  from jaxrobust.core.budget import Budget
+  from jaxrobust.core.distributed import process_share
   from jaxrobust.data.registry import load_data
   from jaxrobust.engine.options import EngineOptions
   from jaxrobust.evaluation.conditions import under
+  from jaxrobust.evaluation.context import ModelContext
   from jaxrobust.evaluation.job import RunOptions
   from jaxrobust.evaluation.provenance import about_model
-  from jaxrobust.evaluation.shared import Shared
-  from jaxrobust.evaluation.suites import attack_entry
-  from jaxrobust.evaluation.transfer import run_transfer
+  from jaxrobust.evaluation.suites import attack_entry, targeted
+  from jaxrobust.evaluation.transfer import TransferSpec, run_transfer
   from jaxrobust.models.zoo import load_classifier
   from jaxrobust.results import check_writable
 
-  entry = attack_entry(config.attack, config.eps, norm=config.norm, **config.options.to_dict())
+  process, processes = process_share(config.distributed, config.processes)
+  budgets = tuple(Budget.parse(text) for text in str(config.eps).split(","))
+  entry = attack_entry(config.attack, budgets[0], norm=config.norm, **config.options.to_dict())
+  spec = TransferSpec(targeted(entry) if config.targeted else entry, budgets, _steps(config.steps))
   data = load_data(config.data)
   data = under(data.subset(config.n) if config.n else data, config.condition, config.seed)
   check_writable(config.out)
-  models = {}
-  for folder in folders:
-    classifier = load_classifier(folder)
-    models[folder.name] = Shared(classifier, about_model(folder, classifier), lambda _: _command(config))
+
+  def load(folders: dict[str, Path]) -> dict[str, ModelContext]:
+    loaded = {}
+    for name, folder in folders.items():
+      classifier = load_classifier(folder)
+      loaded[name] = ModelContext(classifier, about_model(folder, classifier), lambda _: _command(config))
+    return loaded
+
+  models = load(sources)
+  shown = models | load({name: folder for name, folder in targets.items() if name not in models})
   options = RunOptions(
-    EngineOptions.for_platform(config.batch_size or None), seed=config.seed, precision=config.precision, quiet=True
+    EngineOptions.for_platform(config.batch_size or None),
+    seed=config.seed,
+    precision=config.precision,
+    save_seconds=config.save_seconds,
+    process=process,
+    processes=processes,
+    quiet=True,
   )
-  return list(run_transfer(models, data, entry, config.out, options).values())
+  chosen = {name: shown[name] for name in targets} if targets else models
+  with show_all("transfer", quiet=config.quiet) as show:
+    progress = lambda done, text="": show(done, text or config.attack)
+    found = run_transfer(models, data, spec, config.out, options, targets=chosen, progress=progress)
+    return list(found.values())
+
+
+def _folders(text: str) -> dict[str, Path]:
+  """Returns classifiers' folders by their names, which must differ."""
+  folders = [Path(folder) for folder in text.split(",") if folder]
+  names = [folder.name for folder in folders]
+  if len(set(names)) < len(names):
+    raise InputError(f"the folders of classifiers must have different names, got {', '.join(names)}")
+  return dict(zip(names, folders, strict=True))
+
+
+def _steps(text: str) -> tuple[int, ...]:
+  """Returns the numbers in `1,5,10`."""
+  try:
+    return tuple(int(part) for part in str(text).split(",") if part)
+  except ValueError:
+    raise InputError(f"steps are integers separated by commas, as 1,5,10, got {text!r}") from None
 
 
 def _command(config: ConfigDict) -> str:
-  """The command that computes these cells again; all of them, because images are made once for all targets."""
+  """Returns the command that computes these cells again; all of them, because images are made once for all targets."""
   options = {f"options.{key}": value for key, value in config.options.items()}
   return command_line("transfer", config, DEFAULTS, _FREE, **options)
 
 
 def _joined(argv: list[str]) -> list[str]:
-  """`--models A B C` as one option: its values end at the next option."""
+  """Returns `--models A B C` as one option: its values end at the next option."""
   words: list[str] = []
   waiting = list(argv)
   while waiting:
     word = waiting.pop(0)
-    if word == "--models":
+    if word in ("--models", "--targets"):
       values = []
       while waiting and not waiting[0].startswith("--"):
         values.append(waiting.pop(0))
-      word = "--models=" + ",".join(values)
+      word = f"{word}=" + ",".join(values)
     words.append(word)
   return words

@@ -2,7 +2,7 @@
 
 Weights are leaves, so a classifier passes through `jit` as an argument and two networks of
 one architecture share every compiled program. Images are float32 NHWC in [0, 1]; the
-normalisation a network was trained with lives inside.
+normalization a network was trained with lives inside.
 
 Example:
   >>> import jax.numpy as jnp
@@ -23,13 +23,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrobust.core.errors import InputError, first_line
+from jaxrobust.core.spelling import accepts_old_names
 from jaxrobust.core.types import Array
 
 
+@accepts_old_names
 @functools.partial(
   jax.tree_util.register_dataclass,
   data_fields=("variables",),
-  meta_fields=("apply", "num_classes", "randomised", "input_shape"),
+  meta_fields=("apply", "num_classes", "randomized", "input_shape"),
 )
 @dataclasses.dataclass(frozen=True)
 class Classifier:
@@ -39,19 +41,29 @@ class Classifier:
     variables: a pytree of arrays; traced.
     apply: `apply(variables, images, key) -> logits`; static, so equal functions share programs.
     num_classes: length of a logit vector.
-    randomised: whether `apply` uses its key (a randomised defense); deterministic ones ignore it.
+    randomized: whether `apply` uses its key (a randomized defense); deterministic ones ignore it.
     input_shape: (H, W, C) where the architecture fixes it, for checks before compilation.
   """
 
   variables: Any
   apply: Callable[[Any, Array, Array | None], Array]
   num_classes: int
-  randomised: bool = False
+  randomized: bool = False
   input_shape: tuple[int, int, int] | None = None
 
   def __call__(self, images: Array, key: Array | None = None) -> Array:
-    """Logits in float32, whatever precision the network computes in."""
+    """Returns logits in float32, whatever precision the network computes in."""
     return self.apply(self.variables, images, key).astype(jnp.float32)
+
+  def features(self, images: Array) -> Array:
+    """Returns what the network sees in images, for threats that measure there: any pytree of arrays, a row per image.
+
+    A linen module offers it as a method `features(x)`; a function is given with one of its own.
+    """
+    offered = isinstance(self.apply, _FunctionApply | _ModuleApply) and self.apply.offers_features
+    if not offered:
+      raise InputError("the classifier offers no features: give its module a method `features`, or pass features=")
+    return self.apply.features(self.variables, images)  # type: ignore[attr-defined]
 
   @property
   def module(self) -> Any:
@@ -59,24 +71,40 @@ class Classifier:
     module = getattr(self.apply, "module", None)
     return module if self.apply == _ModuleApply(module) else None
 
+  @property
+  def randomised(self) -> bool:
+    """`randomized`, by its old name."""
+    return self.randomized
+
+  @property
+  def called(self) -> str:
+    """The name and version that its maker gave to what it computes; empty where there are none."""
+    return getattr(self.apply, "called", "")
+
   @classmethod
+  @accepts_old_names
   def from_function(
     cls,
     logits_fn: Callable[..., Array],
     num_classes: int,
     *,
     variables: Any = None,
-    randomised: bool = False,
+    randomized: bool = False,
     input_shape: tuple[int, int, int] | None = None,
+    features: Callable[..., Any] | None = None,
+    name: str = "",
+    version: str = "",
   ) -> Classifier:
     """Wraps any `logits_fn(images)`, or `logits_fn(variables, images)` where variables are given.
 
-    A randomised function takes a key as its last argument.
+    A randomized function takes a key as its last argument. `features` takes what `logits_fn` takes but the key. Results
+    on disk are used again only for a function with a `name`; whoever changes what it computes gives it another
+    `version`. Variables are told apart by themselves.
     """
     if num_classes < 2:
       raise InputError(f"a classifier needs at least 2 classes, got {num_classes}")
-    apply = _FunctionApply(logits_fn, variables is not None, randomised)
-    return cls(variables, apply, num_classes, randomised, input_shape)
+    apply = _FunctionApply(logits_fn, variables is not None, randomized, features, _called(name, version))
+    return cls(variables, apply, num_classes, randomized, input_shape)
 
   @classmethod
   def from_module(
@@ -89,11 +117,13 @@ class Classifier:
     num_classes: int | None = None,
     input_shape: tuple[int, int, int] | None = None,
     dtype: Any = None,
+    name: str = "",
+    version: str = "",
   ) -> Classifier:
-    """A linen module in evaluation mode: `module.apply(variables, (images - mean) / std)`.
+    """Wraps a linen module in evaluation mode: `module.apply(variables, (images - mean) / std)`.
 
-    Batch statistics are read, never written. `num_classes` defaults to the module's own attribute. Normalised images
-    are cast to `dtype`, if any.
+    Batch statistics are read, never written. `num_classes` defaults to the module's own attribute. Normalized images
+    are cast to `dtype`, if any. A module from elsewhere takes a `name` and `version` as in `from_function`.
     """
     classes = num_classes if num_classes is not None else getattr(module, "num_classes", None)
     if classes is None:
@@ -106,7 +136,7 @@ class Classifier:
       "mean": jnp.asarray(mean, jnp.float32),
       "std": jnp.asarray(scale),
     }
-    return cls(weights, _ModuleApply(module, dtype), int(classes), False, input_shape)
+    return cls(weights, _ModuleApply(module, dtype, _called(name, version)), int(classes), False, input_shape)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,36 +146,63 @@ class _FunctionApply:
   function: Callable[..., Array]
   takes_variables: bool
   takes_key: bool
+  extractor: Callable[..., Any] | None = None
+  called: str = dataclasses.field(default="", compare=False)  # Does not change what is compiled.
 
   def __call__(self, variables: Any, images: Array, key: Array | None) -> Array:
     args = ((variables,) if self.takes_variables else ()) + (images,)
     return self.function(*args, *((key,) if self.takes_key else ()))
 
+  @property
+  def offers_features(self) -> bool:
+    return self.extractor is not None
+
+  def features(self, variables: Any, images: Array) -> Any:
+    assert self.extractor is not None
+    return self.extractor(*((variables,) if self.takes_variables else ()), images)
+
 
 @dataclasses.dataclass(frozen=True)
 class _ModuleApply:
-  """Normalises and applies a linen module whose call takes only images in evaluation mode."""
+  """Normalizes and applies a linen module whose call takes only images in evaluation mode."""
 
   module: Any
   dtype: Any = None
+  called: str = dataclasses.field(default="", compare=False)
 
   def __call__(self, variables: Any, images: Array, key: Array | None) -> Array:
     del key
-    return self.module.apply(variables["module"], normalised(variables, images, self.dtype))
+    return self.module.apply(variables["module"], normalized(variables, images, self.dtype))
+
+  @property
+  def offers_features(self) -> bool:
+    # A field of this name, as dense layers have, is a number.
+    return callable(getattr(type(self.module), "features", None))
+
+  def features(self, variables: Any, images: Array) -> Any:
+    return self.module.apply(variables["module"], normalized(variables, images, self.dtype), method="features")
 
 
-def normalised(variables: Any, images: Array, dtype: Any) -> Array:
-  """What a module sees of images, in `dtype` if any is asked for."""
+def _called(name: str, version: str) -> str:
+  if not isinstance(name, str) or not isinstance(version, str):
+    raise InputError(f"name and version are texts, got {name!r} and {version!r}")
+  if version and not name:
+    raise InputError(f"version {version!r} is that of a name; pass name= as well")
+  return f"{name}@{version}" if name else ""
+
+
+def normalized(variables: Any, images: Array, dtype: Any) -> Array:
+  """Returns what a module sees of images, in `dtype` if any is asked for."""
   inputs = (images - variables["mean"]) / variables["std"]
   return inputs if dtype is None else inputs.astype(dtype)
 
 
 def check_logits(classifier: Classifier, image_shape: tuple[int, int, int]) -> None:
-  """Refuses a classifier that cannot take the images, before anything compiles."""
+  """Raises InputError for a classifier that cannot take the images, before anything compiles."""
   if classifier.input_shape is not None and tuple(classifier.input_shape) != tuple(image_shape):
     raise InputError(f"images are {tuple(image_shape)}, the classifier takes {tuple(classifier.input_shape)}")
   if isinstance(classifier.apply, _ModuleApply):
-    # Broadcasting would turn grey images into as many channels as the normalisation has.
+    # Broadcasting would turn gray images into as many channels as the normalization has.
     for part in ("mean", "std"):
       channels = np.size(classifier.variables[part])
       if channels not in (1, image_shape[-1]):

@@ -1,4 +1,4 @@
-"""Every way a call can be refused, as one readable line.
+"""Every way a call can fail, as one readable line.
 
 Each error carries the exit code the command line ends with, so that scripts can
 tell bad input (2) from results that disagree (3), failed verification (4), training that broke down (5)
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 
 def first_line(error: BaseException) -> str:
-  """The first line of an error's text that says anything; its kind where none does.
+  """Returns the first line of an error's text that says anything; its kind where none does.
 
   >>> first_line(ValueError("\\n  no such file \\n at line 3")), first_line(KeyError())
   ('no such file', 'KeyError')

@@ -12,7 +12,7 @@ from jaxrobust.core.errors import StorageError
 
 
 def temporary(folder: Path) -> Path:
-  """An unused name in a folder."""
+  """Returns an unused name in a folder."""
   # The leading dot keeps what a killed writer left behind out of every query.
   return folder / f".tmp-{os.getpid()}-{secrets.token_hex(6)}"
 

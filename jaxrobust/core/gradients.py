@@ -1,13 +1,13 @@
 """Loss and input gradient at a point, with expectation over transformation and BPDA.
 
-An attack calls `loss_and_grad(logits_fn, loss, image)`. Where the model is randomised and the
+An attack calls `loss_and_grad(model, loss, image)`. Where the model is randomized and the
 engine samples it `k` times, the same call returns the mean loss, mean logits and mean gradient
 (EOT, Athalye et al. 2018, https://arxiv.org/abs/1802.00420): attacks need no code of their own.
 """
 
 from __future__ import annotations
 
-import dataclasses
+import itertools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -20,27 +20,31 @@ from jaxrobust.core.types import Array, LogitsFn, Probe
 Loss = Callable[[Array], Array]
 
 
-@dataclasses.dataclass(frozen=True)
 class ImageLogits:
-  """`logits_fn` of one image: the classifier at that image, sampled `samples` times if randomised."""
+  """`model(image) -> logits` of one image: the classifier there, sampled `samples` times if randomized.
 
-  classifier: Classifier
-  key: Array
-  samples: int = 1
+  Each call draws anew. Inside `vmap` or a loop one call stands for many: give `draw`, the number of the query.
+  """
 
-  def __call__(self, image: Array) -> Array:
-    return jnp.mean(self.sampled(image), axis=0)
+  def __init__(self, classifier: Classifier, key: Array, samples: int = 1):
+    self.classifier = classifier
+    self.samples = samples
+    self._key = key
+    self._calls = itertools.count()
 
-  def sampled(self, image: Array) -> Array:
-    """One row of logits per random pass; a deterministic classifier is evaluated once."""
-    if not self.classifier.randomised:
+  def __call__(self, image: Array, draw: Array | int = 0) -> Array:
+    return jnp.mean(self.sampled(image, draw), axis=0)
+
+  def sampled(self, image: Array, draw: Array | int = 0) -> Array:
+    """Returns one row of logits per random pass; a deterministic classifier is evaluated once."""
+    if not self.classifier.randomized:
       return self.classifier(image[None])
-    keys = jax.random.split(self.key, self.samples)
-    return jax.vmap(lambda key: self.classifier(image[None], key)[0])(keys)
+    key = jax.random.fold_in(jax.random.fold_in(self._key, next(self._calls)), draw)
+    return jax.vmap(lambda key: self.classifier(image[None], key)[0])(jax.random.split(key, self.samples))
 
 
-class Look(NamedTuple):
-  """What one gradient evaluation saw.
+class LossAndGrad(NamedTuple):
+  """One gradient evaluation.
 
   Attributes:
     loss: the loss at the point.
@@ -53,15 +57,15 @@ class Look(NamedTuple):
   probe: Probe
 
 
-def loss_and_grad(logits_fn: LogitsFn, loss: Loss, image: Array) -> Look:
-  """Loss, gradient and probe at `image`; the gradient of the mean loss under EOT.
+def loss_and_grad(model: LogitsFn, loss: Loss, image: Array) -> LossAndGrad:
+  """Returns loss, gradient and probe at `image`; the gradient of the mean loss under EOT.
 
   Example:
-    >>> look = loss_and_grad(lambda x: x.ravel(), lambda z: z[0] - z[1], jnp.ones((1, 2, 1)))
-    >>> look.grad.ravel().tolist()
+    >>> point = loss_and_grad(lambda x: x.ravel(), lambda z: z[0] - z[1], jnp.ones((1, 2, 1)))
+    >>> point.grad.ravel().tolist()
     [1.0, -1.0]
   """
-  sampled = getattr(logits_fn, "sampled", lambda x: logits_fn(x)[None])
+  sampled = getattr(model, "sampled", lambda x: model(x)[None])
 
   def mean_loss(x: Array) -> tuple[Array, Array]:
     logits = sampled(x)
@@ -70,14 +74,14 @@ def loss_and_grad(logits_fn: LogitsFn, loss: Loss, image: Array) -> Look:
   (value, logits), grad = jax.value_and_grad(mean_loss, has_aux=True)(image)
   finite = jnp.isfinite(grad)
   safe = jnp.where(finite, grad, 0.0)
-  probe = Probe(image, logits, nan=~jnp.all(finite), flat=jnp.all(grad == 0.0))
-  return Look(value, safe, probe)
+  probe = Probe(image, logits, queries=1, nan=~jnp.all(finite), flat=jnp.all(grad == 0.0))
+  return LossAndGrad(value, safe, probe)
 
 
 def bpda(forward: Callable[[Array], Array], backward: Callable[[Array], Array] = lambda x: x) -> Callable:
   """`forward` whose gradient is that of `backward`: backward-pass differentiable approximation.
 
-  With the default, the straight-through estimator for quantisers, JPEG and the like.
+  With the default, the straight-through estimator for quantizers, JPEG and the like.
 
   Example:
     >>> rounded = bpda(jnp.round)

@@ -13,6 +13,8 @@ Example:
 from __future__ import annotations
 
 import hashlib
+import struct
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -24,16 +26,22 @@ VERIFY_STAGE = 0x7FFFFFFF
 
 
 LARGEST_SEED = 2**63 - 1
+_WORDS = struct.Struct("<4q")
 
 
 def check_seed(seed: int) -> None:
-  """Refuses what no key and no cell could hold."""
+  """Raises InputError for what no key and no cell could hold."""
   if not 0 <= seed <= LARGEST_SEED:
     raise InputError(f"the seed must be at least 0 and below 2**63, got {seed}")
 
 
 def item_key_data(seed: int, example: int, stage: int, restart: int) -> np.ndarray:
-  """The two words that `jax.random.wrap_key_data` turns into the key of one work item."""
+  """Returns the two words that `jax.random.wrap_key_data` turns into the key of one work item."""
+  return item_keys(seed, [(example, stage, restart)])[0]
+
+
+def item_keys(seed: int, items: Iterable[tuple[int, int, int]]) -> np.ndarray:
+  """Returns the words of many work items, each (example, stage, restart), in rows."""
   check_seed(seed)
-  words = np.array([seed, example, stage, restart], np.int64).tobytes()
-  return np.frombuffer(hashlib.blake2b(words, digest_size=8).digest(), "<u4").astype(np.uint32)
+  digests = [hashlib.blake2b(_WORDS.pack(seed, *item), digest_size=8).digest() for item in items]
+  return np.frombuffer(b"".join(digests), "<u4").reshape(-1, 2).astype(np.uint32)

@@ -9,7 +9,7 @@ from jaxrobust.core.errors import InputError
 
 
 def require(package: str, extra: str, purpose: str) -> Any:
-  """The module of an optional package; one line with the command that installs it where it is missing.
+  """Imports an optional package; raises one line with the command that installs it where it is missing.
 
   >>> require("json", "report", "reading").__name__
   'json'

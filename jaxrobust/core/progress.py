@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -14,22 +15,20 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 _LOG_SECONDS = 15.0
 
 
-Meter = Callable[[int], None]
-"""Told how many examples are done."""
+class ProgressFn(Protocol):
+  """Is told how much is done, in examples or as a share of all, and what is being worked on."""
+
+  def __call__(self, done: float, text: str = "") -> None: ...
 
 
-Tell = Callable[[float], None]
-"""Told which share of the work is done."""
-
-
-def silent(done: float) -> None:
+def silent(done: float, text: str = "") -> None:
   """Shows nothing."""
-  del done
+  del done, text
 
 
 @contextmanager
-def show(title: str, total: int, done: int = 0, *, batch: int = 0, quiet: bool = False) -> Iterator[Meter]:
-  """A progress bar on a terminal, occasional lines elsewhere; on standard error, so that output stays clean.
+def show(title: str, total: int, done: int = 0, *, batch: int = 0, quiet: bool = False) -> Iterator[ProgressFn]:
+  """Shows a progress bar on a terminal, occasional lines elsewhere; on standard error, so that output stays clean.
 
   Where work goes in steps of `batch` examples, the time of a step is shown too.
   """
@@ -40,9 +39,9 @@ def show(title: str, total: int, done: int = 0, *, batch: int = 0, quiet: bool =
       task = bar.add_task(title, total=total, completed=done, rate="")
       start, before = time.monotonic(), done
 
-      def update(now: int) -> None:
-        rate = (now - before) / max(time.monotonic() - start, 1e-9)
-        bar.update(task, completed=now, rate=_speed(rate, batch))
+      def update(done: float, text: str = "") -> None:
+        rate = (done - before) / max(time.monotonic() - start, 1e-9)
+        bar.update(task, completed=done, rate=_speed(rate, batch))
 
       yield update
   else:
@@ -70,54 +69,50 @@ def _speed(rate: float, batch: int) -> str:
   return f"{rate:.1f} images/s" + (f", {batch / rate:.2f} s/step" if batch and rate > 0 else "")
 
 
-def _log(title: str, total: int, before: int, batch: int) -> Meter:
+def _log(title: str, total: int, before: int, batch: int) -> ProgressFn:
   start = time.monotonic()
-  last, shown = start, before
+  last, shown = start, float(before)
 
-  def update(now: int) -> None:
+  def update(done: float, text: str = "") -> None:
     nonlocal last, shown
     moment = time.monotonic()
-    if now == shown or (moment - last < _LOG_SECONDS and now < total):
+    if done == shown or (moment - last < _LOG_SECONDS and done < total):
       return
-    last, shown = moment, now
-    rate = (now - before) / max(moment - start, 1e-9)
-    left = (total - now) / rate if rate > 0 else float("inf")
-    print(f"{title}: {now}/{total}, {_speed(rate, batch)}, ETA {left:.0f} s", file=sys.stderr, flush=True)
+    last, shown = moment, done
+    rate = (done - before) / max(moment - start, 1e-9)
+    left = (total - done) / rate if rate > 0 else float("inf")
+    print(f"{title}: {done}/{total}, {_speed(rate, batch)}, ETA {left:.0f} s", file=sys.stderr, flush=True)
 
   return update
 
 
-Overall = Callable[[float, str], None]
-"""Told which share of everything is done, and what is being worked on."""
-
-
 @contextmanager
-def show_all(title: str, *, quiet: bool = False) -> Iterator[Overall]:
-  """One display over many tasks: a bar on a terminal, occasional lines elsewhere; on standard error."""
+def show_all(title: str, *, quiet: bool = False) -> Iterator[ProgressFn]:
+  """Shows one display over many tasks: a bar on a terminal, occasional lines elsewhere; on standard error."""
   if quiet:
-    yield lambda share, text: None
+    yield silent
   elif sys.stderr.isatty():
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
     times = (TimeElapsedColumn(), TextColumn("ETA"), TimeRemainingColumn(elapsed_when_finished=True))
     with Progress(*columns, *times, TextColumn("{task.fields[text]}"), console=Console(stderr=True)) as bar:
       task = bar.add_task(title, total=1.0, text="")
-      yield lambda share, text: bar.update(task, completed=share, text=text)
+      yield lambda done, text="": bar.update(task, completed=done, text=text)
   else:
     yield _log_all(title)
 
 
-def _log_all(title: str) -> Overall:
+def _log_all(title: str) -> ProgressFn:
   start = last = time.monotonic()
   first: float | None = None
 
-  def update(share: float, text: str) -> None:
+  def update(done: float, text: str = "") -> None:
     nonlocal last, first
-    first = share if first is None else first
+    first = done if first is None else first
     moment = time.monotonic()
     if moment - last < _LOG_SECONDS:
       return
-    last, done = moment, share - first
-    left = (moment - start) * (1 - share) / done if done > 0 else float("inf")
-    print(f"{title}: {100 * share:.0f} %, {text}, ETA {left:.0f} s", file=sys.stderr, flush=True)
+    last, gained = moment, done - first
+    left = (moment - start) * (1 - done) / gained if gained > 0 else float("inf")
+    print(f"{title}: {100 * done:.0f} %, {text}, ETA {left:.0f} s", file=sys.stderr, flush=True)
 
   return update

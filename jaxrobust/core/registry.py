@@ -1,14 +1,14 @@
 """Names to things, with near-miss suggestions for the names nobody knows.
 
 Example:
-  >>> colours = Registry("colour")
-  >>> @colours.register("crimson")
+  >>> colors = Registry("color")
+  >>> @colors.register("crimson")
   ... def crimson(shade=1): return shade
-  >>> colours["crimson"](2)
+  >>> colors["crimson"](2)
   2
-  >>> colours["crimsn"]
+  >>> colors["crimsn"]
   Traceback (most recent call last):
-  jaxrobust.core.errors.UnknownNameError: unknown colour 'crimsn'; did you mean 'crimson'?
+  jaxrobust.core.errors.UnknownNameError: unknown color 'crimsn'; did you mean 'crimson'?
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Generic, TypeVar
 
 from jaxrobust.core.errors import UnknownNameError
+from jaxrobust.core.spelling import current_name
 
 T = TypeVar("T")
 
 
 def unknown_name(kind: str, name: str, known: list[str]) -> UnknownNameError:
-  """The error for `name`, with the nearest of the `known` names."""
+  """Returns the error for `name`, with the nearest of the `known` names."""
   near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
   hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"known: {', '.join(known) or 'none'}"
   return UnknownNameError(f"unknown {kind} {name!r}; {hint}")
@@ -43,6 +44,7 @@ class Registry(Generic[T], Mapping[str, T]):
     self.kind = kind
     self._load = load
     self._entries: dict[str, T] = {}
+    self._families: dict[str, Callable[[str], T]] = {}
 
   def register(self, name: str) -> Callable[[T], T]:
     def add(entry: T) -> T:
@@ -53,6 +55,15 @@ class Registry(Generic[T], Mapping[str, T]):
 
     return add
 
+  def register_family(self, prefix: str, make: Callable[[str], T]) -> None:
+    """Makes entries on demand, for families too large to be listed.
+
+    Args:
+      prefix: how their names begin.
+      make: from the rest of a name to its entry; raises `UnknownNameError` where there is none.
+    """
+    self._families[prefix] = make
+
   def _filled(self) -> dict[str, T]:
     if self._load is not None:
       load, self._load = self._load, None
@@ -61,7 +72,12 @@ class Registry(Generic[T], Mapping[str, T]):
 
   def __getitem__(self, name: str) -> T:
     entries = self._filled()
+    if name not in entries and isinstance(name, str):
+      name = current_name(name)
     if name not in entries:
+      for prefix, make in self._families.items():
+        if name.startswith(prefix):
+          return make(name.removeprefix(prefix))
       raise unknown_name(self.kind, name, sorted(entries))
     return entries[name]
 
@@ -72,5 +88,5 @@ class Registry(Generic[T], Mapping[str, T]):
     return len(self._filled())
 
   def matching(self, pattern: str = "*") -> list[str]:
-    """The known names that match a shell pattern, sorted."""
+    """Returns the known names that match a shell pattern, sorted."""
     return [name for name in self if fnmatch.fnmatchcase(name, pattern)]

@@ -13,12 +13,12 @@ R = TypeVar("R")
 
 
 def cores() -> int:
-  """The cores that this process may run on."""
+  """Returns the cores that this process may run on."""
   return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def in_threads(function: Callable[[T], R], items: Iterable[T]) -> list[R]:
-  """The function of every item, in their order; the first error in that order is raised, and no more work begun.
+  """Maps a function over items, in their order; the first error in that order is raised, and no more work begun.
 
   The function must not call `in_threads` itself: all callers share the same threads.
 

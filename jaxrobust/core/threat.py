@@ -1,110 +1,108 @@
-"""Threat models: a norm, a budget kept exactly as written, and a goal.
+"""Threats as values: what a perturbation may be, and how large it is.
 
-`8/255` and `0.031` are different budgets, and papers mix them up, so a budget is
-stored as the text it was given in and turned into a float only when it is used.
-
-Example:
-  >>> eps = Budget.parse("8/255")
-  >>> eps.text, round(eps.value, 5)
-  ('8/255', 0.03137)
-  >>> Budget.parse(0.5).text, round(Budget.parse("0.5/255").value, 5)
-  ('0.5', 0.00196)
+A threat measures the distance of an image to its original, or that of the *witness* the image was rendered from (a flow
+field, a color table). The verification asks it and nothing else; the three norms are three of them.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
-from enum import Enum
-from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
-from jaxrobust.core.errors import InputError
-from jaxrobust.core.registry import unknown_name
+import jax
+import jax.numpy as jnp
 
-# The one tolerance with which a perturbation counts as inside its ball: x + eps is rounded to
-# float32 (an absolute error of up to 6e-8 on [0, 1]) and norms are float32 sums.
-BALL_RTOL = 1e-5
-BALL_ATOL = 1e-7
+from jaxrobust.core.budget import BALL_ATOL, check_norm, rounding_tolerance
 
-# No two images of a sensible size are this far apart in any norm.
-LARGEST_BUDGET = 1e12
+Array = jax.Array
 
 
-def slack(norm: str, size: int) -> float:
-  """How much rounding an image of `size` float32 pixels can add to the norm of a perturbation."""
-  return BALL_ATOL * {"linf": 1.0, "l2": size**0.5, "l1": float(size)}[norm]
+def norm_distance(norm: str, delta: Array) -> Array:
+  """Returns the norm of a perturbation of any shape.
 
-
-def inside(distance: Any, eps: Any, atol: float = BALL_ATOL) -> Any:
-  """Whether a distance counts as within the budget; for scalars, NumPy and JAX arrays.
-
-  >>> inside(8 / 255 + 1e-8, 8 / 255), inside(0.04, 8 / 255)
-  (True, False)
+  >>> [float(norm_distance(n, jnp.array([3.0, -4.0]))) for n in ("l1", "l2", "linf")]
+  [7.0, 5.0, 4.0]
   """
-  return distance <= eps * (1 + BALL_RTOL) + atol
+  if norm == "linf":
+    return jnp.max(jnp.abs(delta))
+  if norm == "l1":
+    return jnp.sum(jnp.abs(delta))
+  # Scaling first keeps 1e-30 and 1e30 alike from under- or overflowing when squared.
+  scale = jnp.max(jnp.abs(delta))
+  safe = jnp.where(scale > 0, scale, 1.0)
+  return scale * jnp.sqrt(jnp.sum(jnp.square(delta / safe)))
 
 
-NORMS = ("l1", "l2", "linf")
+class Threat:
+  """The set of allowed perturbations; a subclass is a frozen dataclass.
+
+  A threat may hold arrays, such as the weights of a feature network. It is then a pytree (see
+  `jax.tree_util.register_dataclass`), and its arrays are arguments of the compiled programs, never constants in them.
+
+  Attributes:
+    name: the first part of ids and cells: `linf`, `lpips-alexnet`.
+    unit: what distances are measured in, for the axes of curves (`pixels`); empty where a number is all.
+    witnessed: whether distances are those of the witness that an image was rendered from. Attacks then report one
+      with every point, and the verification renders it again.
+  """
+
+  name: str
+  unit: ClassVar[str] = ""
+  witnessed: ClassVar[bool] = False
+
+  def distance(self, original: Array, image: Array, witness: Any = None) -> Array:
+    """Returns how far one image, or its witness, is from the original; NaN where that is not defined."""
+    raise NotImplementedError
+
+  def tolerance(self, shape: tuple[int, ...]) -> float:
+    """Returns by how much rounding may carry the distance of an image of this shape beyond a budget."""
+    del shape
+    return BALL_ATOL
+
+  def render(self, original: Array, witness: Any) -> Array:
+    """Returns the image that a witness stands for."""
+    raise NotImplementedError
+
+  def for_classifier(self, classifier: Any) -> Threat:
+    """Returns the threat against one classifier; a threat measured in the classifier's own features takes them here."""
+    del classifier
+    return self
+
+  def config(self) -> dict[str, Any]:
+    """Returns what decides distances, as plain JSON values; weights by their fingerprint."""
+    return {"name": self.name, **({"unit": self.unit} if self.unit else {})}
 
 
-class Goal(Enum):
-  """What counts as success: any wrong class, or the wanted one."""
-
-  UNTARGETED = "untargeted"
-  TARGETED = "targeted"
-
-
+@functools.partial(jax.tree_util.register_dataclass, data_fields=(), meta_fields=("name",))
 @dataclass(frozen=True)
-class Budget:
-  """A perturbation size, exactly as written."""
+class Norm(Threat):
+  """The l1, l2 or linf norm of the perturbation.
 
-  text: str
+  >>> float(Norm("linf").distance(jnp.zeros(2), jnp.array([0.25, -0.5])))
+  0.5
+  """
 
-  @property
-  def value(self) -> float:
-    return float(_fraction(self.text))
+  name: str
 
-  @classmethod
-  def parse(cls, eps: str | float | Fraction | Budget) -> Budget:
-    """Reads `"8/255"`, `"0.5"`, numbers and fractions; refuses what is not a size."""
-    if isinstance(eps, Budget):
-      return eps
-    # repr of a Python float is the shortest text that reads back as the same number.
-    text = eps.strip().replace(" ", "") if isinstance(eps, str) else _number_text(eps)
-    try:
-      value = _fraction(text)
-    except (ValueError, ZeroDivisionError):
-      raise InputError(f"eps {eps!r} is not a number or a fraction such as 8/255") from None
-    if value < 0:
-      raise InputError(f"eps {text} is negative; a budget is at least 0")
-    if value > LARGEST_BUDGET:
-      raise InputError(f"eps {text} is larger than any distance between images; minimal attacks take no eps at all")
-    return cls(text)
+  def __post_init__(self) -> None:
+    check_norm(self.name)
+
+  def distance(self, original: Array, image: Array, witness: Any = None) -> Array:
+    del witness
+    return norm_distance(self.name, image - original)
+
+  def tolerance(self, shape: tuple[int, ...]) -> float:
+    return rounding_tolerance(self.name, math.prod(shape))
 
 
-def _fraction(text: str) -> Fraction:
-  """`8/255`, `0.5/255` and `1e-3` alike; Fraction itself takes no decimals in a ratio."""
-  parts = text.split("/")
-  if len(parts) > 2:
-    raise ValueError(text)
-  return Fraction(parts[0]) / Fraction(parts[1]) if len(parts) == 2 else Fraction(text)
+class _NormOf:
+  """Descriptor: the threat of an attack that has a field `norm`."""
+
+  def __get__(self, attack: Any, owner: type) -> Any:
+    return self if attack is None else Norm(attack.norm)
 
 
-def _number_text(eps: float | Fraction) -> str:
-  if isinstance(eps, (int, Fraction)):
-    return str(eps)
-  try:
-    value = float(eps)
-  except (TypeError, ValueError):
-    raise InputError(f"eps {eps!r} is not a number or a fraction such as 8/255") from None
-  if not math.isfinite(value):
-    raise InputError(f"eps {value} is not a finite number; minimal attacks take no eps at all")
-  return repr(value)
-
-
-def check_norm(norm: str, allowed: tuple[str, ...] = NORMS) -> str:
-  """Returns `norm` if it is one of `allowed`, and names the nearest ones if not."""
-  if norm not in allowed:
-    raise unknown_name("norm", str(norm), list(allowed))
-  return norm
+by_norm: Any = _NormOf()
+"""`threat = by_norm` in an attack's class body: the norm that its field `norm` names."""

@@ -29,7 +29,7 @@ _JAX: Any = jax.extend.random.threefry_prng_impl
 
 
 def threefry_2x32(key: Array, high: Array, low: Array) -> tuple[Array, Array]:
-  """The hash of counters (high, low) by a key of two words."""
+  """Returns the hash of counters (high, low) by a key of two words."""
   words = (key[0], key[1], key[0] ^ key[1] ^ jnp.uint32(PARITY))
   x, y = high + words[0], low + words[1]
   for group in range(5):
@@ -63,7 +63,7 @@ _IMPLEMENTATION: Hashable = jax.extend.random.define_prng_impl(
 
 
 def unrolled(key: Array) -> Array:
-  """The same key, its bits drawn in one pass; keys of other kinds than JAX's default come back as they are.
+  """Returns the same key, its bits drawn in one pass; keys of other kinds than JAX's default come back as they are.
 
   >>> key = jax.random.key(3)
   >>> bool((jax.random.uniform(unrolled(key), (5,)) == jax.random.uniform(key, (5,))).all())

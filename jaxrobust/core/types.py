@@ -7,17 +7,20 @@ so a result cannot depend on the batch it was computed in.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import jax
+
+from jaxrobust.core.threat import Threat
 
 Array = jax.Array
 State = Any
 LogitsFn = Callable[[Array], Array]
+Access = Literal["gradient", "score", "decision"]
 
 
 class Problem(NamedTuple):
-  """What is being attacked: one image.
+  """The problem of an attack: one image.
 
   Attributes:
     image: (H, W, C), float32 in [0, 1].
@@ -25,6 +28,7 @@ class Problem(NamedTuple):
     target: the class the attack steers to, or -1 for none.
     eps: the budget; traced, so that one program serves every budget.
     key: a hash of (seed, example id, stage, restart), never from the clock, batch or device.
+    start: an image that meets the goal, for attacks with `needs_start`; None for others.
   """
 
   image: Array
@@ -32,6 +36,7 @@ class Problem(NamedTuple):
   target: Array
   eps: Array
   key: Array
+  start: Array | None = None
 
 
 class Probe(NamedTuple):
@@ -39,46 +44,81 @@ class Probe(NamedTuple):
 
   Attributes:
     image: the point.
-    logits: the model's answer there.
+    logits: the model's answer there: logits or, with decision access, whether the goal is met.
+    queries: evaluations of the model that this step made; exact, may be traced.
+    looked: how many of them had been made once the point was answered; None for all. A success there ends the attack,
+      and what the step asked after it is not counted.
     done: the attack has nothing left to try for this image.
     nan: the gradient at the point was not finite (counted; such an example is never robust).
     flat: the gradient at the point was exactly zero (counted; a sign of gradient masking).
+    witness: what the image was rendered from, for threats that measure that.
   """
 
   image: Array
   logits: Array
+  queries: Array | int
+  looked: Array | int | None = None
   done: Array | bool = False
   nan: Array | bool = False
   flat: Array | bool = False
+  witness: Any = None
 
 
 class Cost(NamedTuple):
-  """Model evaluations of one step of one image, for accounting and efficiency."""
+  """Model evaluations of one step of one image at the most, for plans and efficiency.
+
+  Attributes:
+    forward, backward: forward passes and gradients.
+    parallel: evaluations that are held in memory at once; the engine divides its slots by it.
+  """
 
   forward: int = 1
   backward: int = 1
+  parallel: int = 1
 
 
 @runtime_checkable
 class Attack(Protocol):
   """A frozen dataclass of hyper-parameters with two pure methods, for one image.
 
-  Optional attributes, each with a default the engine assumes:
-    norm: "l1", "l2" or "linf"; the ball the result is verified against ("linf").
-    minimal: keep the closest success instead of stopping at the first (False).
-    cost: model evaluations per step (`Cost(1, 1)`).
-    last(problem, state) -> image: the point the attack would look at next. Once all steps are
-      spent, the engine looks at it with a forward pass alone, which saves the gradient that an
-      extra step would waste.
+  All of the attributes below are declared; `core.contract` raises InputError for an attack that leaves one out.
+
+  Attributes:
+    threat: what the result is verified against; `threat = by_norm` for attacks with a field `norm`.
+    minimal: keep the closest success, or stop at the first.
+    access: what the engine hands over as `model`: "gradient" (logits that can be differentiated), "score" (logits) or
+      "decision" (whether the goal is met at an image).
+    cost: model evaluations of a step.
+    num_steps: steps at the most.
+
+  Optional:
+    candidate(problem, state) -> image: the point that the attack looks at next, or (image, witness). Once all steps are
+      spent the engine looks at it with a forward pass alone, which saves the gradient that an extra step would waste.
+    max_queries: the budget of a query attack; the engine ends it before a step that could go beyond.
+    may_leave_ball: the attack looks outside its ball on purpose; such points are no successes.
+    needs_start: the attack wants `problem.start`.
+    name: for ids and tables; the class in lower case otherwise.
   """
+
+  @property
+  def threat(self) -> Threat: ...
+
+  @property
+  def minimal(self) -> bool: ...
+
+  @property
+  def access(self) -> Access: ...
+
+  @property
+  def cost(self) -> Cost: ...
 
   @property
   def num_steps(self) -> int: ...
 
   def init(self, problem: Problem) -> State:
-    """The state before the first step; makes no model evaluation."""
+    """Returns the state before the first step; makes no model evaluation."""
     ...
 
-  def step(self, logits_fn: LogitsFn, problem: Problem, state: State) -> tuple[State, Probe]:
-    """Looks at the current point, updates the books and moves to the next point."""
+  def step(self, model: Callable, problem: Problem, state: State) -> tuple[State, Probe]:
+    """Looks at the current point, updates the state and moves to the next point."""
     ...

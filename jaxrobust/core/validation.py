@@ -13,7 +13,7 @@ from jaxrobust.core.errors import InputError
 
 
 def check_images(images: Any, labels: Any, num_classes: int) -> None:
-  """Refuses, in one line, anything but float images (N, H, W, C) in [0, 1] with fitting labels.
+  """Raises InputError, in one line, for anything but float images (N, H, W, C) in [0, 1] with fitting labels.
 
   An attack on wrongly scaled images runs without complaint and reports nonsense, so this comes
   before anything compiles. No images at all (N = 0) are fine.
@@ -34,7 +34,7 @@ def check_images(images: Any, labels: Any, num_classes: int) -> None:
 
 
 def check_shape(images: np.ndarray) -> None:
-  """Refuses anything but (N, H, W, C) with at least one pixel."""
+  """Raises InputError for anything but (N, H, W, C) with at least one pixel."""
   shape = images.shape
   if images.ndim != 4:
     hint = "; add a leading axis for a single image" if images.ndim == 3 else ""
@@ -50,7 +50,7 @@ def check_shape(images: np.ndarray) -> None:
 
 
 def check_range(images: np.ndarray) -> None:
-  """Refuses float images that are not finite or leave [0, 1]."""
+  """Raises InputError for float images that are not finite or leave [0, 1]."""
   if images.size == 0:
     return
   # Both propagate NaN, so two reductions find every kind of bad value without a mask.
@@ -59,12 +59,12 @@ def check_range(images: np.ndarray) -> None:
     first = next(i for i, image in enumerate(images) if not np.isfinite(image).all())
     raise InputError(f"images hold NaN or infinity (first in example {first})")
   if low < 0 or high > 1:
-    hint = "divide by 255" if low >= 0 and 2 < high <= 255 else "normalisation belongs in the Classifier"
+    hint = "divide by 255" if low >= 0 and 2 < high <= 255 else "normalization belongs in the Classifier"
     raise InputError(f"images range from {low:.9g} to {high:.9g}; expected [0, 1] ({hint})")
 
 
 def check_labels(labels: Any, n: int, num_classes: int, what: str = "labels") -> None:
-  """Refuses classes that are not n whole numbers in 0 … num_classes - 1."""
+  """Raises InputError for classes that are not n integers in 0 … num_classes - 1."""
   labels = np.asarray(labels)
   check_whole(labels, n, what, "; pass class numbers, not one-hot rows" if labels.ndim == 2 else "")
   if n == 0:
@@ -75,7 +75,7 @@ def check_labels(labels: Any, n: int, num_classes: int, what: str = "labels") ->
 
 
 def is_number(value: Any, kind: Any) -> bool:
-  """Whether a value is a number of a kind; true and false are none, though Python counts with them.
+  """Returns whether a value is a number of a kind; true and false are none, though Python counts with them.
 
   >>> is_number(1, int), is_number(True, int), is_number(0.5, int), is_number(2, int | float)
   (True, False, False, True)
@@ -84,17 +84,17 @@ def is_number(value: Any, kind: Any) -> bool:
 
 
 def check_whole(numbers: Any, n: int, what: str, hint: str = "") -> None:
-  """Refuses anything but n whole numbers; `hint` is for a wrong shape."""
+  """Raises InputError for anything but n integers; `hint` is for a wrong shape."""
   numbers = np.asarray(numbers)
   if numbers.ndim != 1:
     raise InputError(f"{what} have the shape {numbers.shape}; expected (N,){hint}")
   if len(numbers) != n:
     raise InputError(f"there are {n} images but {len(numbers)} {what}")
   if n and numbers.dtype.kind not in "iu":
-    raise InputError(f"{what} are {numbers.dtype}; expected whole numbers")
+    raise InputError(f"{what} are {numbers.dtype}; expected integers")
 
 
 def check_targets(targets: Any, n: int, num_classes: int) -> None:
-  """Refuses target classes as `check_labels` refuses labels; no targets at all are fine."""
+  """Raises InputError for target classes that are none, as `check_labels` for labels; no targets at all are fine."""
   if targets is not None:
     check_labels(targets, n, num_classes, "targets")

@@ -8,19 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
 from jaxrobust.core.errors import CorruptFileError, InputError
-
-
-class SequenceSource(Protocol):
-  """Sequences by id."""
-
-  def __len__(self) -> int: ...
-
-  def take(self, ids: np.ndarray) -> np.ndarray: ...
 
 
 @dataclass(frozen=True, eq=False)

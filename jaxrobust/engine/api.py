@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from jaxrobust.attacks.losses import check_loss
-from jaxrobust.attacks.schedule import Cascade, Schedule, as_schedule
+from jaxrobust.attacks.schedule import Cascade, Schedule, as_schedule, is_schedule, loss_name
+from jaxrobust.core.budget import Budget
 from jaxrobust.core.classifier import Classifier, check_logits
+from jaxrobust.core.contract import contract_of
 from jaxrobust.core.errors import InputError
-from jaxrobust.core.threat import Budget
 from jaxrobust.core.types import Attack
 from jaxrobust.core.validation import check_images, check_targets, check_whole
+from jaxrobust.engine.example import EngineStats, Examples
 from jaxrobust.engine.options import EngineOptions, check_precision, check_samples
-from jaxrobust.engine.scheduler import Engine
-from jaxrobust.engine.verdict import EngineStats, Examples, Verdict
+from jaxrobust.engine.scheduler import SAMPLES, Engine
+from jaxrobust.engine.starts import POOL
+from jaxrobust.engine.verdicts import VerdictArrays
 
 
 class AttackResult(NamedTuple):
@@ -33,6 +36,7 @@ class AttackResult(NamedTuple):
     nan: points where logits or gradients were not finite; such an example is never `robust`.
     robust: correct, not broken, and no non-finite numbers on the way.
     stats: totals of the run.
+    reached_step, reached_query: (N, budgets), when a success within each was first seen; -1 for never.
   """
 
   images: np.ndarray
@@ -43,9 +47,11 @@ class AttackResult(NamedTuple):
   nan: np.ndarray
   robust: np.ndarray
   stats: EngineStats
+  reached_step: np.ndarray
+  reached_query: np.ndarray
 
 
-class ArraySource(NamedTuple):
+class ExampleArrays(NamedTuple):
   """Arrays in memory as a source; ids are positions unless given."""
 
   ids: np.ndarray
@@ -73,6 +79,12 @@ def resolve_eps(schedule: Schedule, eps: str | float | Budget | None) -> float:
   return float("inf")
 
 
+def search_eps(schedule: Schedule, eps: float | None) -> float:
+  """Returns the budget that a run works within: a minimal attack searches without bound, and the budget only decides
+  what counts; a budget of 0 leaves nothing to search."""
+  return float("inf") if eps is None or (schedule.minimal and eps > 0) else eps
+
+
 def fit_schedule(schedule: Schedule, num_classes: int, targeted: bool) -> Schedule:
   """The schedule as this classifier can have it; refuses losses that are undefined, before anything compiles."""
   if isinstance(schedule, Cascade):
@@ -86,8 +98,8 @@ def fit_schedule(schedule: Schedule, num_classes: int, targeted: bool) -> Schedu
 def check_schedule(schedule: Schedule, num_classes: int, targeted: bool) -> None:
   """Refuses losses that are undefined for this classifier, before anything compiles."""
   for stage in schedule.stages:
-    loss = getattr(stage.attack, "loss", None)
-    if isinstance(loss, str):
+    loss = loss_name(stage.attack)
+    if loss is not None:
       check_loss(loss, num_classes, targeted or stage.rank is not None)
 
 
@@ -101,11 +113,14 @@ def attack_images(
   targets: np.ndarray | None = None,
   seed: int = 0,
   restarts: int = 1,
-  samples: int = 20,
+  samples: int | None = None,
+  verdict_samples: int = SAMPLES,
   batch_size: int | None = None,
   options: EngineOptions | None = None,
   ids: np.ndarray | None = None,
   precision: str = "highest",
+  budgets: Sequence[str | float] = (),
+  starts: tuple[np.ndarray, np.ndarray] | None = None,
   progress: Callable[[EngineStats], None] | None = None,
 ) -> AttackResult:
   """Attacks images and returns verified results, the same for any batch size, order or device count.
@@ -119,11 +134,15 @@ def attack_images(
     targets: wanted classes; success then means reaching them.
     seed: all randomness follows from it and the ids.
     restarts: random restarts of a single attack.
-    samples: forward passes per evaluation, for randomised classifiers only.
+    samples: of randomised classifiers, forward passes per query; 20 for attacks with gradients, 1 for others.
+    verdict_samples: the same for the verdict on an image.
     batch_size: examples worked on at once.
     options: everything about how the machine is used; excludes batch_size.
     ids: names of the examples for their keys, whole numbers; positions by default.
     precision: of matrix products and convolutions; float32 throughout by default, also on TPU.
+    budgets: of minimal attacks, for which `reached_step` and `reached_query` of the result say when each was first met.
+    starts: images and labels that attacks with `needs_start` start from; the first 500 of the attacked ones by their
+      ids otherwise. Which one an example gets depends on the seed and its class alone.
     progress: called with running totals.
 
   Example:
@@ -137,7 +156,7 @@ def attack_images(
   """
   check_attack(attack)
   check_classifier(classifier)
-  check_samples(samples)
+  check_samples(samples, verdict_samples)
   check_precision(precision)
   schedule = as_schedule(attack, restarts)
   budget = resolve_eps(schedule, eps)
@@ -145,30 +164,62 @@ def attack_images(
   source = _checked_source(images, labels, targets, ids, classifier.num_classes)
   if options is None:
     options = EngineOptions.for_platform(batch_size)
-  result = _empty_result(source)
+  pool = _start_pool(source, starts, classifier.num_classes)
+  adversarial, verdicts = np.array(source.images), VerdictArrays(len(source), budget, len(budgets))
   if len(source) == 0:
-    return result
+    return _result(adversarial, verdicts, EngineStats())
   check_logits(classifier, source.image_shape)
-  # A minimal attack searches without bound, so that the budget only decides what counts.
-  search = float("inf") if schedule.minimal and budget > 0 else budget
-  targeted = targets is not None
   with jax.default_matmul_precision(precision):
     engine = Engine(
-      classifier, schedule, source, eps=search, seed=seed, targeted=targeted, samples=samples, options=options
+      classifier,
+      schedule,
+      source,
+      eps=search_eps(schedule, budget),
+      seed=seed,
+      targeted=targets is not None,
+      samples=samples,
+      verdict_samples=verdict_samples,
+      options=options,
+      budgets=[Budget.parse(one).value for one in budgets],
+      start_pool=pool,
     )
-    for verdict in engine.run():
-      _write(result, verdict, budget)
-      if progress is not None:
-        progress(engine.stats)
-  return result._replace(stats=engine.stats)
+    _drive(engine, adversarial, verdicts, budget, progress)
+  return _result(adversarial, verdicts, engine.stats)
+
+
+def _drive(
+  engine: Engine,
+  adversarial: np.ndarray,
+  verdicts: VerdictArrays,
+  budget: float,
+  progress: Callable[[EngineStats], None] | None,
+) -> None:
+  """Turns the engine until nothing is left, and writes down what comes out."""
+  going = True
+  while going:
+    going = engine.turn()
+    batch = engine.collect()
+    verdicts.record(batch)
+    for verdict in batch:
+      if verdict.image is not None and verdict.broken(budget):
+        adversarial[verdict.position] = verdict.image
+    if progress is not None:
+      progress(engine.stats)
+
+
+def _result(images: np.ndarray, verdicts: VerdictArrays, stats: EngineStats) -> AttackResult:
+  others = (name for name in AttackResult._fields if name not in ("images", "stats"))
+  return AttackResult(images=images, stats=stats, **{name: verdicts[name] for name in others})
 
 
 def check_attack(attack: Any) -> None:
-  """Refuses, in one line, what is neither an attack nor a schedule."""
+  """Raises InputError, in one line, for what is neither an attack nor a schedule."""
   if isinstance(attack, str):
     raise InputError(f"the attack {attack!r} is a name; pass make_attack({attack!r})")
-  if not hasattr(attack, "stages") and not all(hasattr(attack, part) for part in ("init", "step", "num_steps")):
-    raise InputError(f"the attack is a {type(attack).__name__}; pass one of make_attack, or a cascade")
+  if not is_schedule(attack):
+    if not isinstance(attack, type) and not any(hasattr(attack, part) for part in ("init", "step")):
+      raise InputError(f"the attack is a {type(attack).__name__}; pass one of make_attack, or a cascade")
+    contract_of(attack)
 
 
 def check_classifier(classifier: Any) -> None:
@@ -178,14 +229,14 @@ def check_classifier(classifier: Any) -> None:
     raise InputError(f"the classifier is a {kind}; wrap it with Classifier.from_function or Classifier.from_module")
 
 
-def _checked_source(images: Any, labels: Any, targets: Any, ids: Any, num_classes: int) -> ArraySource:
+def _checked_source(images: Any, labels: Any, targets: Any, ids: Any, num_classes: int) -> ExampleArrays:
   """The arrays of a call as a source. Images become float32, the type that adversarial images are verified in."""
   check_images(images, labels, num_classes)
   count = len(images)
   check_targets(targets, count, num_classes)
   if ids is not None:
     check_whole(ids, count, "ids")
-  return ArraySource(
+  return ExampleArrays(
     np.arange(count) if ids is None else np.asarray(ids),
     np.asarray(images, np.float32),
     np.asarray(labels),
@@ -193,27 +244,13 @@ def _checked_source(images: Any, labels: Any, targets: Any, ids: Any, num_classe
   )
 
 
-def _write(result: AttackResult, verdict: Verdict, budget: float) -> None:
-  """Puts the verdict into its row."""
-  row, success = verdict.position, verdict.broken(budget)
-  if success:
-    result.images[row] = verdict.image
-  result.success[row], result.correct[row], result.nan[row] = success, verdict.correct, verdict.nan
-  result.distance[row] = verdict.distance
-  result.queries[row] = verdict.queries
-  result.robust[row] = verdict.robust(budget)
-
-
-def _empty_result(source: ArraySource) -> AttackResult:
-  count = len(source)
-  no = np.zeros(count, bool)
-  return AttackResult(
-    np.array(source.images),
-    no.copy(),
-    np.full(count, np.inf, np.float32),
-    np.zeros(count, np.int32),
-    no.copy(),
-    np.zeros(count, np.int32),
-    no.copy(),
-    EngineStats(),
-  )
+def _start_pool(source: ExampleArrays, starts: Any, num_classes: int) -> Examples:
+  """Returns what starting points are chosen from, in an order of its own."""
+  if starts is None:
+    return source.take(np.argsort(source.ids, kind="stable")[:POOL])
+  if not isinstance(starts, tuple) or len(starts) != 2:
+    raise InputError("starts are a pair of images and labels")
+  pool = _checked_source(*starts, None, None, num_classes)
+  if not len(pool) or pool.image_shape != source.image_shape:
+    raise InputError(f"starts are {len(pool)} images of shape {pool.image_shape}, attacked are {source.image_shape}")
+  return Examples(*pool)

@@ -1,7 +1,8 @@
-"""Verification outside the attack: one forward pass of the unmodified classifier per image.
+"""Verification outside the attack: one forward pass of the unmodified classifier per candidate.
 
-The clean pass uses the same program on the unperturbed images, so the logits that an example counts as correct
-by and as robust by come from one and the same computation.
+Candidates that leave their slots gather in an outbox on the devices, and are judged there once it is full: no image
+travels to the host and back. The clean pass sends unperturbed images through the very same program, so the logits that
+an example counts as correct by and as robust by come from one and the same computation.
 """
 
 from __future__ import annotations
@@ -14,15 +15,37 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
-from jaxrobust.attacks import norms
 from jaxrobust.attacks.losses import margin
 from jaxrobust.core.classifier import Classifier
-from jaxrobust.core.errors import VerificationError
+from jaxrobust.core.contract import join_threat
 from jaxrobust.core.gradients import ImageLogits
-from jaxrobust.core.mesh import AXIS, place_rows
-from jaxrobust.core.threat import inside
+from jaxrobust.core.mesh import AXIS, row_sharding
+from jaxrobust.core.threat import Threat
 from jaxrobust.core.types import Array
-from jaxrobust.engine.success import adversarial
+from jaxrobust.engine.success import MARGIN_RTOL, goal_met
+
+# How far an image may be from what its witness renders: two programs agree to rounding only.
+RENDER_ATOL = 1e-5
+# The values of bytes as floats, by NumPy's division; a device's own may differ in the last bit.
+_LEVELS = np.arange(256, dtype=np.float32) / np.float32(255)
+
+
+class Candidates(NamedTuple):
+  """Images to be judged; one row each.
+
+  Attributes:
+    image, original: the image and what it was made from.
+    label, target: as in `Problem`.
+    key: words, for the draws of a randomised classifier.
+    witness: what the image was rendered from, or None.
+  """
+
+  image: Array
+  original: Array
+  label: Array
+  target: Array
+  key: Array
+  witness: Any = None
 
 
 class Judgement(NamedTuple):
@@ -31,98 +54,116 @@ class Judgement(NamedTuple):
   Attributes:
     logits: float32; the mean over samples where the classifier is randomised.
     margin: of the goal; positive where it is met.
-    adversarial: whether the image meets the goal, by more than rounding errors.
+    met: whether the image meets the goal, by more than rounding errors.
     nan: whether any logit is not finite.
-    distance: to the original image, in the attack's norm.
-    in_box: whether every pixel is finite and in [0, 1].
+    distance: to the original image, as the threat measures it.
+    valid: whether every pixel is finite and in [0, 1], and the image what its witness renders.
   """
 
   logits: Any
   margin: Any
-  adversarial: Any
+  met: Any
   nan: Any
   distance: Any
-  in_box: Any
+  valid: Any
 
 
-class Case(NamedTuple):
-  """Images to be judged; one row each."""
-
-  image: Array
-  original: Array
-  label: Array
-  target: Array
-  key_data: Array
+def as_floats(images: Array) -> Array:
+  """Returns images in [0, 1], whether they came as bytes or as floats."""
+  return jnp.asarray(_LEVELS)[images] if images.dtype == jnp.uint8 else images
 
 
-def judge_one(classifier: Classifier, targeted: Array | bool, case: Case, norm: str, samples: int) -> Judgement:
-  """What the classifier says of one image."""
-  logits = ImageLogits(classifier, jax.random.wrap_key_data(case.key_data), samples)(case.image)
+def judge_one(
+  classifier: Classifier, threat: Threat, targeted: Array | bool, row: Candidates, samples: int
+) -> Judgement:
+  """Returns what the classifier says of one candidate."""
+  logits = ImageLogits(classifier, jax.random.wrap_key_data(row.key), samples)(row.image)
+  valid = jnp.all((row.image >= 0.0) & (row.image <= 1.0))
+  if threat.witnessed:
+    rendered = threat.render(row.original, row.witness)
+    valid &= jnp.all(jnp.abs(rendered - row.image) <= RENDER_ATOL)
   return Judgement(
     logits,
-    margin(logits, case.label, jnp.where(targeted, case.target, -1)),
-    adversarial(logits, case.label, case.target, targeted),
+    margin(logits, row.label, jnp.where(targeted, row.target, -1)),
+    goal_met(logits, row.label, row.target, targeted),
     ~jnp.all(jnp.isfinite(logits)),
-    norms.distance(norm, case.image - case.original),
-    jnp.all((case.image >= 0.0) & (case.image <= 1.0)),
+    threat.distance(row.original, row.image, row.witness),
+    valid,
   )
 
 
-@functools.partial(jax.jit, static_argnames=("norm", "samples", "mesh"))
-def _judge(classifier: Classifier, targeted: bool, cases: Case, *, norm: str, samples: int, mesh: Mesh) -> Judgement:
-  one = functools.partial(judge_one, norm=norm, samples=samples)
-  rows = jax.vmap(one, in_axes=(None, None, 0))
-  specs = (PartitionSpec(), PartitionSpec(), PartitionSpec(AXIS))
-  return jax.shard_map(rows, mesh=mesh, in_specs=specs, out_specs=PartitionSpec(AXIS), check_vma=False)(
-    classifier, targeted, cases
-  )
+def pack_judgement(judgement: Judgement) -> Array:
+  """Returns a judgement of some rows as one array of float32."""
+  numbers = [jnp.asarray(part, jnp.float32)[:, None] for part in judgement[1:]]
+  return jnp.concatenate([*numbers, judgement.logits], axis=1)
 
 
+def unpack_judgement(packed: np.ndarray) -> Judgement:
+  """Undoes `pack_judgement`, on the host."""
+  margins, met, nan, distance, valid = packed[:, :5].T
+  return Judgement(packed[:, 5:], margins, met != 0, nan != 0, distance, valid != 0)
+
+
+@functools.partial(jax.jit, static_argnames=("threat", "rows", "samples", "mesh", "with_images"))
 def judge(
-  classifier: Classifier, targeted: bool, cases: Case, size: int, *, norm: str, samples: int, mesh: Mesh
-) -> Judgement:
-  """Judges the cases in one padded batch of `size` rows."""
-  count = len(cases.image)
-  rows = np.minimum(np.arange(size), count - 1)
-  placed = place_rows(jax.tree.map(lambda leaf: leaf[rows], cases), mesh)
-  verdict = _judge(classifier, targeted, placed, norm=norm, samples=samples, mesh=mesh)
-  return jax.tree.map(lambda leaf: np.array(leaf)[:count], verdict)
+  classifier: Classifier,
+  arrays: tuple[Any, ...],
+  candidates: Candidates,
+  targeted: Array | bool,
+  *,
+  threat: Any,
+  rows: int,
+  samples: int,
+  mesh: Mesh,
+  with_images: bool,
+) -> tuple[Array, Array | None]:
+  """Judges the first `rows` candidates of each device; returns packed judgements and, where wanted, the images.
+
+  Args:
+    arrays, threat: the two parts of a threat, see `core.contract.split_threat`.
+  """
+
+  def local(classifier: Classifier, arrays: tuple[Any, ...], targeted: Array | bool, candidates: Candidates) -> Any:
+    first = jax.tree.map(lambda leaf: leaf[:rows], candidates)
+    measure = join_threat(threat, arrays)
+    judged = jax.vmap(lambda row: judge_one(classifier, measure, targeted, row, samples))(first)
+    return pack_judgement(judged), first.image if with_images else None
+
+  specs = (PartitionSpec(), PartitionSpec(), PartitionSpec(), PartitionSpec(AXIS))
+  return jax.shard_map(local, mesh=mesh, in_specs=specs, out_specs=PartitionSpec(AXIS), check_vma=False)(
+    classifier, arrays, targeted, candidates
+  )
 
 
 @jax.jit
-def _goals(logits: Array, labels: Array, targets: Array, targeted: bool) -> tuple[Array, Array]:
-  def one(row: Array, label: Array, target: Array) -> tuple[Array, Array]:
-    return margin(row, label, jnp.where(targeted, target, -1)), adversarial(row, label, target, targeted)
+def load(images: Array, label: Array, target: Array, key: Array) -> Candidates:
+  """Returns unperturbed images as candidates."""
+  floats = as_floats(images)
+  return Candidates(floats, floats, label, target, key)
 
-  return jax.vmap(one)(logits, labels, targets)
+
+def empty_outbox(rows: int, image_shape: tuple[int, ...], witness: Any, mesh: Mesh) -> Candidates:
+  """Returns an outbox of `rows` places over all devices; `witness` is the shape of one, or None."""
+  image, number, key = (
+    np.zeros((rows, *image_shape), np.float32),
+    np.zeros(rows, np.int32),
+    np.zeros((rows, 2), np.uint32),
+  )
+  shapes = jax.tree.map(lambda leaf: np.zeros((rows, *leaf.shape), leaf.dtype), witness)
+  rows_of: Any = (image, image, number, number, key, shapes)
+  return jax.device_put(Candidates._make(rows_of), row_sharding(mesh))
 
 
 def judge_logits(logits: np.ndarray, labels: np.ndarray, targets: np.ndarray, targeted: bool) -> Judgement:
-  """What known logits of unperturbed images mean for a goal: comparisons only, so the same to the last bit."""
-  margins, beaten = _goals(logits, np.asarray(labels, np.int32), np.asarray(targets, np.int32), targeted)
-  count = len(logits)
-  bad = ~np.isfinite(logits).all(1)
-  return Judgement(
-    logits, np.asarray(margins), np.asarray(beaten), bad, np.zeros(count, np.float32), np.ones(count, bool)
-  )
+  """Returns what known logits of unperturbed images mean for a goal, on the host: the devices are busy.
 
-
-def check_inside(
-  examples: np.ndarray,
-  judgement: Judgement,
-  eps: np.ndarray,
-  names: list[str],
-  used: np.ndarray,
-  minimal: np.ndarray,
-  atol: float,
-) -> None:
-  """Raises where an image in use lies outside the box or, for a budget attack, outside its ball."""
-  outside = ~inside(judgement.distance, eps, atol) & ~minimal
-  for what, bad in (("not finite or outside [0, 1]", ~judgement.in_box), ("outside its ball", outside)):
-    bad = bad & used
-    if bad.any():
-      row = int(np.argmax(bad))
-      raise VerificationError(
-        f"{names[row]} returned an image {what} for example {int(examples[row])}: distance"
-        f" {judgement.distance[row]:.7g}, eps {eps[row]:.7g} ({int(bad.sum())} of {len(bad)} images)"
-      )
+  Comparisons and one difference of float32, so the same to the last bit as `margin` and `goal_met`.
+  """
+  count, bad = len(logits), ~np.isfinite(logits).all(1)
+  chosen = np.asarray(targets if targeted else labels)[:, None]
+  mine = np.take_along_axis(logits, np.maximum(chosen, 0), 1)[:, 0]
+  others = np.where(np.arange(logits.shape[1]) == chosen, -np.inf, logits).max(1)
+  with np.errstate(invalid="ignore"):
+    margins = mine - others if targeted else others - mine
+    met = (margins > np.float32(MARGIN_RTOL) * np.abs(logits).max(1)) | bad
+  return Judgement(logits, margins, met, bad, np.zeros(count, np.float32), np.ones(count, bool))

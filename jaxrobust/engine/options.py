@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 
-import jax
 from jax.sharding import Mesh
 
 from jaxrobust.core.errors import InputError
@@ -29,19 +28,22 @@ class EngineOptions:
   """Batch size and dispatch.
 
   Attributes:
-    slots: examples worked on at once, over all devices.
+    slots: examples worked on at once, over all devices; None for what suits the images and the memory (`memory`).
     steps_per_dispatch: K; 1 on CPU, where slots that fall idle within a dispatch cost more than it saves, more on
       accelerators.
     steps_when_minimal: the same for long minimal attacks, which take all their steps: no slot falls idle early.
-    lookahead: dispatches queued before the flags of an earlier one are read; a decided slot idles for as
-      many. 0 on CPU, 1 on accelerators, where the host must not stall the device.
+    lookahead: groups of slots that the devices work on while the host sees to another one. 0 on CPU, 1 on
+      accelerators, where the host must not stall the device: half of the slots are then in each of two groups.
+    steps_when_forward: the same for attacks without gradients, whose steps are as fast inside a loop.
     mesh: devices to use; this process's own by default.
-    shrink: use fewer slots for the tail of a run, at the price of compiling for each number of slots.
+    shrink: use fewer slots for the tail of a run, and fewer rows where few are exchanged or judged, at the price of
+      compiling for each number.
   """
 
-  slots: int = 128
+  slots: int | None = None
   steps_per_dispatch: int = 1
   steps_when_minimal: int = 1
+  steps_when_forward: int = 1
   lookahead: int = 0
   mesh: Mesh | None = None
   shrink: bool = True
@@ -57,35 +59,41 @@ class EngineOptions:
     shrink: bool = True,
   ) -> EngineOptions:
     """The measured defaults for where JAX runs, with what the caller sets instead."""
-    on_cpu = jax.default_backend() == "cpu"
     if slots is not None and slots < 1:
       raise InputError(f"the batch size must be at least 1, got {slots}")
     if mesh is None:
       mesh = make_mesh() if slots is None else fitting_mesh(slots)
-    if slots is None:
-      slots = 128 if on_cpu else 256 * mesh.size
-      slots += -slots % mesh.size
-    rows_per_device(slots, mesh)
+    on_cpu = mesh.devices.flat[0].platform == "cpu"
+    if slots is not None:
+      rows_per_device(slots, mesh)
     steps = steps_per_dispatch if steps_per_dispatch is not None else (1 if on_cpu else 4)
     when_minimal = steps_per_dispatch if steps_per_dispatch is not None else 4
+    when_forward = steps_per_dispatch if steps_per_dispatch is not None else 32
     ahead = lookahead if lookahead is not None else (0 if on_cpu else 1)
     if steps < 1 or ahead < 0:
       raise InputError(f"steps_per_dispatch ({steps}) must be at least 1 and lookahead ({ahead}) at least 0")
-    return cls(slots, steps, when_minimal, ahead, mesh, shrink)
+    return cls(slots, steps, when_minimal, when_forward, ahead, mesh, shrink)
 
   @property
   def devices(self) -> Mesh:
     return make_mesh() if self.mesh is None else self.mesh
 
+  @property
+  def groups(self) -> int:
+    return self.lookahead + 1
+
   def steps_of(self, attack: Attack) -> int:
-    """K for an attack."""
-    takes_all = getattr(attack, "minimal", False) and attack.num_steps >= LONG
+    """Returns K for an attack."""
+    if attack.cost.backward == 0:
+      return min(self.steps_when_forward, attack.num_steps)
+    takes_all = attack.minimal and attack.num_steps >= LONG
     return self.steps_when_minimal if takes_all else self.steps_per_dispatch
 
-  def sizes(self) -> tuple[int, ...]:
-    """Slot counts a pool may shrink to, largest first: halves that still split over the devices."""
-    sizes = [self.slots]
-    while self.shrink and sizes[-1] % 2 == 0 and (sizes[-1] // 2) % self.devices.size == 0:
+  def sizes(self, slots: int) -> tuple[int, ...]:
+    """Returns the slot counts that a group may shrink to, largest first: halves that still split over the devices."""
+    devices = self.devices.size
+    sizes = [slots]
+    while self.shrink and sizes[-1] % 2 == 0 and (sizes[-1] // 2) % devices == 0:
       sizes.append(sizes[-1] // 2)
     return tuple(sizes)
 
@@ -96,10 +104,11 @@ def check_precision(precision: str) -> None:
     raise unknown_name("precision", str(precision), list(PRECISIONS))
 
 
-def check_samples(samples: int) -> None:
-  """Refuses to evaluate a randomised classifier less than once."""
-  if samples < 1:
-    raise InputError(f"samples must be at least 1, got {samples}")
+def check_samples(*samples: int | None) -> None:
+  """Raises InputError where a randomised classifier would be evaluated less than once."""
+  for count in samples:
+    if count is not None and count < 1:
+      raise InputError(f"samples must be at least 1, got {count}")
 
 
 def smallest_fitting(sizes: tuple[int, ...], rows: int) -> int:

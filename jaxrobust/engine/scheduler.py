@@ -1,36 +1,47 @@
 """The engine: examples in, verified verdicts out, in constant memory.
 
-  source -> clean pass -> first item -> pool of its attack -> slots -> verification -> next item or verdict
+  source -> clean pass -> first item -> pool of its attack -> slots -> outbox -> verification -> next item or verdict
 
 There is one pool per attack of the schedule. The deepest pool that has a full set of slots' worth of work
 goes first, so later stages never pile up and every dispatch but those at the very end is full. An example
 is read only when no pool is full, which bounds what is held in memory whatever the size of the source.
+
+A turn makes one dispatch, then takes in what earlier turns have sent off (`pending`): the host never waits for
+the work that it has just given to the devices.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import jax
 import numpy as np
 
-from jaxrobust.attacks.registry import attack_name
-from jaxrobust.attacks.schedule import Case, Item, Outcome, Schedule, rank_wrong_classes
+from jaxrobust.attacks.schedule import Schedule
 from jaxrobust.core.classifier import Classifier
-from jaxrobust.core.keys import CLEAN_STAGE, VERIFY_STAGE, item_key_data
-from jaxrobust.core.threat import inside, slack
+from jaxrobust.core.contract import bind_threat, split_threat
+from jaxrobust.core.keys import CLEAN_STAGE, item_key_data
+from jaxrobust.core.threat import Norm
 from jaxrobust.core.types import Attack
-from jaxrobust.core.validation import check_labels
-from jaxrobust.engine.judge import Case as JudgeCase
-from jaxrobust.engine.judge import Judgement, check_inside, judge, judge_logits
-from jaxrobust.engine.options import EngineOptions, smallest_fitting
-from jaxrobust.engine.pool import Pool
-from jaxrobust.engine.slots import Program
-from jaxrobust.engine.tickets import Finished, Ticket
-from jaxrobust.engine.verdict import CleanLogits, EngineStats, Examples, Source, Verdict
+from jaxrobust.engine.device import Device
+from jaxrobust.engine.example import CleanLogits, EngineStats, Examples, Source, Verdict, WorkItem
+from jaxrobust.engine.exchange import exchange_rows
+from jaxrobust.engine.judge import unpack_judgement
+from jaxrobust.engine.memory import fitting_size, group_size
+from jaxrobust.engine.options import EngineOptions
+from jaxrobust.engine.outbox import Outbox
+from jaxrobust.engine.pending import CleanBatch, Departures, Judged
+from jaxrobust.engine.pool import Pool, SlotGroup
+from jaxrobust.engine.program import Program, witness_shape
+from jaxrobust.engine.reader import Reader
+from jaxrobust.engine.starts import POOL, StartPool
+from jaxrobust.engine.take_in import take_in
+from jaxrobust.engine.trial import check_query_budget, check_step
 
-# Logits that are all positive and sum to one are probabilities: a softmax left in the model starves every gradient.
-SOFTMAX_TOLERANCE = 1e-5
+# Passes of a randomised classifier: for a gradient or a verdict, and for a query of an attack without gradients.
+SAMPLES = 20
 
 
 class Engine:
@@ -43,9 +54,15 @@ class Engine:
     eps: the budget; infinity for minimal attacks.
     seed: with the example's id, the only source of randomness.
     targeted: whether success means the example's target class.
-    samples: forward passes per evaluation of a randomised classifier.
+    samples: passes per query of a randomised classifier; None for 20 with gradients, and 1 without.
+    verdict_samples: passes per verdict on an image.
     options: how to use the machine.
     clean: what earlier runs on the same examples learnt of them before any attack; extended by this one.
+    wants_image: of which examples (by position) adversarial images come back; None for none.
+    budgets: of minimal attacks, for which it is kept when each was first reached.
+    victims: other classifiers that are shown the same images.
+    start_pool: images with labels, for attacks that need a starting point; the source's own otherwise.
+    device: what dispatches to the devices.
   """
 
   def __init__(
@@ -57,45 +74,93 @@ class Engine:
     eps: float,
     seed: int = 0,
     targeted: bool = False,
-    samples: int = 1,
+    samples: int | None = None,
+    verdict_samples: int = SAMPLES,
     options: EngineOptions | None = None,
     clean: CleanLogits | None = None,
+    wants_image: Callable[[int], bool] | None = lambda position: True,
+    budgets: Sequence[float] = (),
+    victims: Sequence[Classifier] = (),
+    start_pool: Examples | None = None,
+    device: Device | None = None,
   ):
-    self.clean = clean
     self.options = options or EngineOptions.for_platform()
-    self.classifier = jax.device_put(classifier, jax.sharding.NamedSharding(self.options.devices, jax.P()))
-    self.schedule = schedule
-    self.source = source
-    self.eps = eps
-    self.seed = seed
-    self.targeted = targeted
-    self.samples = samples if classifier.randomised else 1
-    self.sizes = self.options.sizes()
-    self.norm = getattr(schedule.stages[0].attack, "norm", "linf") if schedule.stages else "linf"
-    self.slack = slack(self.norm, int(np.prod(source.image_shape)))
+    mesh = self.options.devices
+    everywhere = jax.sharding.NamedSharding(mesh, jax.P())
+    self.device = device or Device(mesh)
+    self.classifier = jax.device_put(classifier, everywhere)
+    self.victims = tuple(self.classifier if one is classifier else jax.device_put(one, everywhere) for one in victims)
+    # Images for others alone are judged by them alone.
+    self.judges = self.victims if schedule.complete else (self.classifier, *self.victims)
+    self.schedule, self.source, self.eps, self.seed, self.targeted = schedule, source, eps, seed, targeted
+    self.samples, self.verdict_samples = samples, verdict_samples
+    self.clean = clean
+    self.wants_image = wants_image
+    self.budgets = tuple(float(budget) for budget in budgets) if schedule.minimal else ()
     self.stats = EngineStats()
-    self.position = 0
-    self.pools = self._make_pools()
-    self.docket: list[Finished] = []
+    self.draws_verdicts = any(judge.randomised for judge in self.judges)
+    attacks = [bind_threat(stage.attack, self.classifier) for stage in schedule.stages]
+    self.threat = attacks[0].threat if attacks else Norm("linf")
+    self._threat, arrays = split_threat(self.threat)
+    self._threat_arrays = jax.device_put(arrays, everywhere)
+    self.tolerance = self.threat.tolerance(source.image_shape)
+    self.pools, self.pool_of = self._make_pools(attacks)
+    self.group_size, _ = group_size(self.options, source.image_shape, len(source), 1)
+    first = next(iter(self.pools), None)
+    witness = witness_shape(first.program, first.arrays, source.image_shape) if first else None
+    self.outbox = Outbox(self.group_size, source.image_shape, witness, mesh)
+    self.reader = Reader(source, self.outbox.rows, classifier.num_classes)
+    self.image_type = np.dtype(np.float32)  # What the source has; known from the first batch on.
+    self.turns = 0
+    self.pending: deque[CleanBatch | Departures | Judged] = deque()
     self.verdicts: list[Verdict] = []
+    self.starts: StartPool | None = None
+    if any(pool.program.rule.needs_start for pool in self.pools):
+      self.starts = self._make_starts(start_pool)
 
-  def _make_pools(self) -> dict[Attack, Pool]:
-    pools: dict[Attack, Pool] = {}
-    options = self.options
-    for stage in self.schedule.stages:
-      if stage.attack not in pools:
-        classes = self.classifier.num_classes
-        program = Program(stage.attack, self.samples, options.steps_of(stage.attack), options.devices, classes)
-        pools[stage.attack] = Pool(
-          program,
-          self.schedule.stages,
-          self.sizes,
-          options.lookahead,
-          self.seed,
-          self.source.image_shape,
-          self.classifier.randomised,
-        )
-    return pools
+  def _make_pools(self, attacks: list[Attack]) -> tuple[list[Pool], list[Pool]]:
+    """Returns the pools in the order of their first stage, and the pool of each stage."""
+    pools: dict[Program, Pool] = {}
+    pool_of = []
+    for attack in attacks:
+      samples = self.samples if self.samples is not None else SAMPLES if attack.access == "gradient" else 1
+      samples = samples if self.classifier.randomised else 1
+      check_query_budget(attack, samples)
+      check_step(attack, self.source.image_shape, self.classifier.num_classes)
+      program, _ = Program.of(
+        attack,
+        samples=samples,
+        verdict_samples=self.verdict_samples if self.classifier.randomised else 1,
+        steps=self.options.steps_of(attack),
+        mesh=self.options.devices,
+        budgets=self.budgets if attack.minimal else (),
+        complete=self.schedule.complete,
+      )
+      if program not in pools:
+        shape, arrays = self.source.image_shape, self._threat_arrays  # The stages of a schedule share one threat.
+        size, groups = group_size(self.options, shape, len(self.source), attack.cost.parallel)
+        if self.options.slots is None:
+          size = fitting_size(program, self.classifier, arrays, size, shape)
+        sizes = self.options.sizes(size)
+        # A randomised classifier is judged with keys that a peek does not have, and a peek shows nothing to others.
+        may_peek = not self.classifier.randomised and not self.victims
+        pools[program] = Pool(program, arrays, self.schedule.stages, sizes, groups, shape, may_peek)
+      pool_of.append(pools[program])
+    return list(pools.values()), pool_of
+
+  def _make_starts(self, pool: Examples | None) -> StartPool:
+    rows = self.source.take(np.arange(min(len(self.source), POOL))) if pool is None else pool
+    predictions = []
+    for first in range(0, len(rows.ids), self.outbox.rows):
+      part = Examples(*(column[first : first + self.outbox.rows] for column in rows))
+      logits = unpack_judgement(self.device.read(self._judge_clean(part, (self.classifier,))[0]))[0][: len(part.ids)]
+      predictions.append(np.where(np.isfinite(logits).all(1), logits.argmax(1), -1))
+    return StartPool(rows.images, np.asarray(rows.labels), np.concatenate(predictions))
+
+  @property
+  def slots(self) -> int:
+    """Slots of the largest pool, or the rows of a clean pass where there is none."""
+    return max((pool.sizes[0] * len(pool.groups) for pool in self.pools), default=self.outbox.rows)
 
   def run(self) -> Iterator[Verdict]:
     """Yields each verdict as soon as it is verified; the order depends on outcomes only."""
@@ -105,185 +170,144 @@ class Engine:
       yield from self.collect()
 
   def collect(self) -> list[Verdict]:
-    """The verdicts since the last call."""
+    """Returns the verdicts since the last call."""
     ready, self.verdicts = self.verdicts, []
     self.stats.examples += len(ready)
     return ready
 
   def turn(self) -> bool:
-    """One scheduling decision: advance a pool, verify, or read examples. False when nothing is left."""
-    exhausted = self.position >= len(self.source)
-    full = next((pool for pool in reversed(self.pools.values()) if pool.full), None)
-    if len(self.docket) >= self.sizes[0]:
-      self._verify()
-    elif full is not None:
-      self._advance(full, draining=False)
-    elif not exhausted:
+    """Makes one dispatch, and takes in what earlier turns have sent off. False when nothing is left."""
+    self.turns += 1
+    dispatched = self._dispatch()
+    if not dispatched and not self.pending:
+      self.reader.close()
+      return False
+    while self.pending and self.pending[0].turn < self.turns:
+      take_in(self, self.pending.popleft())
+    self.stats.waited = self.device.waited
+    return True
+
+  def _dispatch(self) -> bool:
+    """Gives work to the devices: a full pool, the clean pass of a batch, or what is left. False if there is none."""
+    full = next((pool for pool in reversed(self.pools) if pool.full), None)
+    if full is not None:
+      self._step(full, draining=False)
+    elif not self.reader.exhausted:
       self._read()
-    elif any(not finished.found for finished in self.docket):
-      self._verify()  # Their next items may still share a batch with the work that is left.
+    elif self._awaited():
+      # What is under way may still lead to items that share a dispatch with those that are left.
+      return self.flush()
     else:
-      left = next((pool for pool in self.pools.values() if pool.load), None)
+      left = next((pool for pool in self.pools if pool.load), None)
       if left is not None:
-        self._advance(left, draining=True)
-      elif self.docket:
-        self._verify()
+        self._step(left, draining=True)
+      elif self.outbox.items:
+        self.flush()
       else:
         return False
     return True
 
-  def _read(self) -> None:
-    """Reads a batch and passes it through the classifier unperturbed."""
-    stop = min(self.position + self.sizes[0], len(self.source))
-    positions = np.arange(self.position, stop)
-    self.position = stop
-    rows = self.source.take(positions)
-    check_labels(rows.labels, len(positions), self.classifier.num_classes)
-    clean = self._judge_clean(rows, int(positions[0]))
-    for row, position in enumerate(positions):
-      case = self.open_case(int(position), rows, row)
-      logits = clean.logits[row]
-      case.ranking = rank_wrong_classes(logits, case.label)
-      case.margin = float(clean.margin[row])
-      case.softmax = bool(logits.min() >= 0 and abs(float(logits.sum()) - 1) < SOFTMAX_TOLERANCE)
-      case.nan = int(clean.nan[row])
-      case.logits = logits
-      case.clean_prediction = -1 if clean.nan[row] else int(np.argmax(logits))
-      # By the prediction alone: a tie is no answer. The margin of `adversarial` is for points that attacks find.
-      case.correct = case.clean_prediction == case.label
-      if clean.adversarial[row] if self.targeted else not case.correct:
-        case.success, case.distance, case.best, case.broken_at = True, 0.0, case.image, 0
-        self._close(case)
-      elif case.eps == 0.0:
-        self._close(case)
-      else:
-        self._enqueue(case, self.schedule.first(case))
+  def _awaited(self) -> bool:
+    """Returns whether anything is under way that may be followed by another item."""
+    waiting = [work for _, work, _ in self.outbox.items]
+    for entry in self.pending:
+      if isinstance(entry, CleanBatch):
+        return True
+      waiting += entry.works
+    more = self.schedule.max_items > 1
+    last = len(self.schedule.stages) - 1
+    return any(more or (work.item.stage < last and not work.found) for work in waiting)
 
-  def _judge_clean(self, rows: Examples, start: int) -> Judgement:
-    """The clean pass over a batch, or what an earlier run has kept of it."""
-    batch = start, len(rows.ids)
-    if self.clean is not None and batch in self.clean:
-      return judge_logits(self.clean[batch], rows.labels, rows.targets, self.targeted)
-    clean = self._judge(rows.images, rows.images, rows, CLEAN_STAGE)
-    if self.clean is not None:
-      self.clean[batch] = clean.logits
-    return clean
+  @property
+  def opened(self) -> int:
+    """Examples that have been through the clean pass."""
+    return self.reader.position - sum(len(entry.positions) for entry in self.pending if isinstance(entry, CleanBatch))
 
-  def open_case(self, position: int, rows: Examples, row: int) -> Case:
-    """A row of the source as a case that nothing is known of yet."""
-    label, target = int(rows.labels[row]), int(rows.targets[row])
-    image = np.asarray(rows.images[row], np.float32)
-    return Case(position, int(rows.ids[row]), image, label, target, self.eps, False, np.zeros(0, np.int32))
+  def stages_at_work(self) -> Iterator[int]:
+    """Yields the stage of every item that is in a slot, waits for one, or has not been booked out of it yet."""
+    for pool in self.pools:
+      yield from (work.item.stage for group in pool.groups for work in group.items if work is not None)
+      yield from (work.item.stage for work in pool.queue)
+    yield from (work.item.stage for work in self._leaving())
 
-  def _judge(self, images: np.ndarray, originals: np.ndarray, rows: Examples, stage: int) -> Judgement:
-    count = len(rows.ids)
-    labels, targets = (np.asarray(part, np.int32) for part in (rows.labels, rows.targets))
-    key_data = np.stack([item_key_data(self.seed, int(example), stage, 0) for example in rows.ids])
-    self.stats.judged += count
-    return judge(
-      self.classifier,
-      self.targeted,
-      JudgeCase(images, originals, labels, targets, key_data),  # type: ignore[arg-type]
-      smallest_fitting(self.sizes, count),
-      norm=self.norm,
-      samples=self.samples,
-      mesh=self.options.devices,
-    )
+  def _leaving(self) -> list[WorkItem]:
+    return [work for entry in self.pending if isinstance(entry, Departures) for work in entry.works]
 
-  def _enqueue(self, case: Case, item: Item | None) -> None:
-    if item is None:
-      self._close(case)
+  def stages_to_judge(self) -> Iterator[int]:
+    """Yields the stage of every item that waits for its judgement."""
+    leaving = set(map(id, self._leaving()))
+    waiting = [work for _, work, _ in self.outbox.items]
+    waiting += [work for entry in self.pending if isinstance(entry, Judged) for work in entry.works]
+    yield from (work.item.stage for work in waiting if id(work) not in leaving)
+
+  def _step(self, pool: Pool, draining: bool) -> None:
+    """Makes one turn of a group of slots."""
+    group = pool.next_group()
+    peeked = group.judgement is not None
+    rows, found = pool.idle_rows(group, self.device)
+    if group.slots is None:
+      pool.fit(group, self.device, draining)
+    exchange_rows(self, pool, group, rows, found)
+    group.judgement = None
+    if draining:
+      pool.fit(group, self.device, draining)
+    self._send(pool, group, peek=pool.peeking and not peeked)
+
+  def _send(self, pool: Pool, group: SlotGroup, peek: bool) -> None:
+    """Dispatches a peek or K steps of a group, if it has anything in it."""
+    if not group.active:
+      return
+    arguments = (pool.program, self.classifier, pool.arrays, group.slots, self.targeted)
+    if peek:
+      group.slots, group.flags, group.judgement = self.device.peek(*arguments)
     else:
-      self.pools[self.schedule.stages[item.stage].attack].queue.append(Ticket(item, case))
+      group.slots, group.flags = self.device.advance(*arguments)
+      group.fresh[:] = False
+      self.stats.slot_steps += len(group.items) * pool.program.steps
+    self.stats.dispatches += 1
 
-  def _advance(self, pool: Pool, draining: bool) -> None:
-    before = pool.useful_steps, pool.slot_steps
-    finished = pool.advance(self.classifier, self.targeted, draining)
-    cost = pool.program.cost
-    self.stats.useful_steps += pool.useful_steps - before[0]
-    self.stats.slot_steps += pool.slot_steps - before[1]
-    for item in finished:
-      self.stats.forwards += item.steps * cost.forward * self.samples
-      self.stats.backwards += item.steps * cost.backward * self.samples
-      case = item.ticket.case
-      case.steps += item.steps
-      case.queries += item.steps * cost.forward * self.samples
-      case.nan += item.nan
-      case.flat += item.flat
-      if item.verified:
-        self.stats.judged += 1
-        self._record(item._replace(image=item.image.copy()), item.distance, item.margin, item.logits)
-      elif item.found or hasattr(pool.program.attack, "last"):
-        self.docket.append(item._replace(image=item.image.copy()))
-      else:
-        self._settle(item.ticket, Outcome(False, float("inf"), steps=item.steps))
+  def _read(self) -> None:
+    """Reads a batch and sends it through the classifiers unperturbed."""
+    positions, rows = self.reader.take()
+    self.image_type = rows.images.dtype
+    batch = int(positions[0]), len(positions)
+    if self.clean is not None and batch in self.clean and len(self.judges) == 1:
+      self.pending.append(CleanBatch(self.turns, positions, rows, [], self.clean[batch]))
+    else:
+      self.stats.judged += len(positions) * len(self.judges)
+      self.pending.append(CleanBatch(self.turns, positions, rows, self._judge_clean(rows, self.judges)))
 
-  def _verify(self) -> None:
-    """Judges claimed successes, and the last points of attacks that ran out of steps."""
-    docket, self.docket = self.docket[: self.sizes[0]], self.docket[self.sizes[0] :]
-    cases = [finished.ticket.case for finished in docket]
-    images = np.stack([finished.image for finished in docket])
-    rows = Examples(
-      np.array([case.id for case in cases]),
-      np.stack([case.image for case in cases]),
-      np.array([case.label for case in cases]),
-      np.array([case.target for case in cases]),
-    )
-    verdict = self._judge(images, rows.images, rows, VERIFY_STAGE)
-    claimed = np.array([finished.found for finished in docket])
-    success = verdict.adversarial & verdict.in_box
-    eps = np.array([finished.ticket.item.eps for finished in docket], np.float32)
-    attacks = [self.schedule.stages[finished.ticket.item.stage].attack for finished in docket]
-    minimal = np.array([getattr(attack, "minimal", False) for attack in attacks])
-    check_inside(
-      rows.ids, verdict, eps, [attack_name(attack) for attack in attacks], claimed | success, minimal, self.slack
-    )
-    disagree = claimed & ~success
-    success &= inside(verdict.distance, eps, self.slack)
-    for row, finished in enumerate(docket):
-      cases[row].nan += int(verdict.nan[row])
-      cases[row].disagreements += int(disagree[row])
-      distance = float(verdict.distance[row]) if success[row] else float("inf")
-      self._record(finished, distance, float(verdict.margin[row]), verdict.logits[row])
+  def _judge_clean(self, rows: Examples, judges: Sequence[Classifier]) -> list[Any]:
+    """Sends unperturbed images through some judges; returns their packed judgements to come."""
+    count, size = len(rows.ids), self.outbox.rows
+    padded = np.minimum(np.arange(size), count - 1)
+    labels, targets = (np.asarray(part, np.int32)[padded] for part in (rows.labels, rows.targets))
+    keys = np.zeros((size, 2), np.uint32)
+    if any(judge.randomised for judge in judges):
+      keys = np.stack([item_key_data(self.seed, int(example), CLEAN_STAGE, 0) for example in rows.ids])[padded]
+    loaded = self.device.load(*self.device.put((np.asarray(rows.images)[padded], labels, targets, keys)))
+    return [self._judge(judge, loaded, self.outbox.local, False)[0] for judge in judges]
 
-  def _record(self, finished: Finished, distance: float, margin: float, logits: np.ndarray | None) -> None:
-    """Books a judged image, an infinite distance for a failure, and asks the schedule what follows."""
-    case = finished.ticket.case
-    if distance < case.distance or not case.success:
-      case.logits = logits
-    if distance < case.distance:
-      if not case.success:
-        # A success seen while looking came from the move before; one of the last point from the last move.
-        attack = self.schedule.stages[finished.ticket.item.stage].attack
-        case.broken_at = case.steps - (finished.found and hasattr(attack, "last"))
-      case.success, case.distance, case.best = True, distance, finished.image
-      case.stage = finished.ticket.item.stage
-    self._settle(finished.ticket, Outcome(distance < float("inf"), distance, margin, finished.steps))
+  def _judge(self, judge: Classifier, candidates: Any, rows: int, with_images: bool) -> Any:
+    samples = self.verdict_samples if judge.randomised else 1
+    threat, arrays = self._threat, self._threat_arrays
+    if self.threat.witnessed and candidates.witness is None:  # Unperturbed images were not rendered from anything.
+      threat, arrays = Norm("linf"), ()
+    options: dict[str, Any] = {"threat": threat, "rows": rows, "samples": samples, "with_images": with_images}
+    return self.device.judge(judge, arrays, candidates, self.targeted, **options)
 
-  def _settle(self, ticket: Ticket, outcome: Outcome) -> None:
-    self._enqueue(ticket.case, self.schedule.follow(ticket.case, ticket.item, outcome))
-
-  def _close(self, case: Case) -> None:
-    image = case.image if case.best is None else case.best
-    self.verdicts.append(
-      Verdict(
-        case.position,
-        case.id,
-        case.correct,
-        case.success,
-        case.distance,
-        image,
-        case.stage,
-        case.queries,
-        case.steps,
-        case.nan,
-        case.flat,
-        case.disagreements,
-        case.softmax,
-        case.label,
-        case.clean_prediction,
-        case.broken_at,
-        case.logits,
-        self.slack,
-      )
-    )
+  def flush(self) -> bool:
+    """Sends what is in the outbox to the judges; False if nothing is."""
+    if not self.outbox.items:
+      return False
+    rows = self.outbox.judged_rows if self.options.shrink else self.outbox.local
+    wants = None if self.schedule.complete else self.wants_image
+    wanted = wants is not None and any(wants(work.example.position) for _, work, _ in self.outbox.items)
+    packed, images = [], None
+    for number, judge in enumerate(self.judges):
+      one, pictures = self._judge(judge, self.outbox.candidates, rows, wanted and number == 0)
+      packed.append(one)
+      images = images if pictures is None else pictures
+    self.stats.judged += len(self.outbox.items) * len(self.judges)
+    self.pending.append(Judged(self.turns, self.outbox.take(rows), packed, images))
+    return True

@@ -1,248 +1,236 @@
 """Slots: a fixed set of places on the devices, each stepping one work item.
 
 Four programs work on them, each compiled once per (attack, classifier, slot count):
-  advance  K steps of every slot; decided ones freeze
-  peek     judges the point each slot would look at next, before a gradient is spent on it
-  swap     takes finished items out of some slots and puts new ones in
-  compact  gathers the live slots into fewer, for the tail of a run
+  advance   K steps of every slot; decided ones freeze
+  peek      judges the candidate of each slot, before a gradient is spent on it
+  exchange  takes items out of some slots into the outbox, and puts new ones in
+  compact   gathers the live slots into fewer, for the tail of a run
 All run under `shard_map`, so a device touches only its own rows and nothing is communicated.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jax.sharding import Mesh, PartitionSpec
+from jax.sharding import PartitionSpec
 
-from jaxrobust.attacks import norms
+from jaxrobust.core.budget import inside
 from jaxrobust.core.classifier import Classifier
-from jaxrobust.core.gradients import ImageLogits
-from jaxrobust.core.mesh import AXIS, row_sharding
-from jaxrobust.core.threat import inside, slack
-from jaxrobust.core.types import Array, Attack, Cost, Problem
-from jaxrobust.engine.judge import Case, judge_one
-from jaxrobust.engine.success import adversarial
-from jaxrobust.engine.wire import Arrival, Books, pack_books, plain_keys, typed_keys, unpack_entries
+from jaxrobust.core.contract import join_arrays
+from jaxrobust.core.mesh import AXIS
+from jaxrobust.core.types import Array, Attack, Probe, Problem
+from jaxrobust.engine.access import answer_met, model_for
+from jaxrobust.engine.judge import Candidates, as_floats, judge_one, pack_judgement
+from jaxrobust.engine.program import Program, Slots, candidate_of, init_slot, slot_shapes
+from jaxrobust.engine.status import (
+  MOST_QUERIES,
+  NEVER,
+  RESUME,
+  SlotStatus,
+  pack_status,
+  plain_keys,
+  typed_keys,
+  unpack_entries,
+)
+
+# What `advance` and `peek` say of a slot: at work, idle, idle with a success.
+ACTIVE, IDLE, FOUND = 0, 1, 2
 
 
-class Slots(NamedTuple):
-  """Everything on the devices; each leaf has one row per slot. Between programs, keys are plain words."""
-
-  problem: Problem
-  state: Any
-  best: Array
-  books: Books
-
-
-@dataclasses.dataclass(frozen=True)
-class Program:
-  """What decides the compiled programs; hashable, so that equal programs are shared.
-
-  Attributes:
-    attack: the attack value.
-    samples: forward passes per evaluation of a randomised classifier (EOT).
-    steps: K, steps per dispatch.
-    mesh: the devices.
-    classes: of the classifier.
-  """
-
-  attack: Attack
-  samples: int
-  steps: int
-  mesh: Mesh
-  classes: int
-
-  @property
-  def norm(self) -> str:
-    return getattr(self.attack, "norm", "linf")
-
-  @property
-  def minimal(self) -> bool:
-    return bool(getattr(self.attack, "minimal", False))
-
-  @property
-  def strays(self) -> bool:
-    """Whether the attack may look outside its ball on purpose; such points are then no successes."""
-    return bool(getattr(self.attack, "strays", False))
-
-  @property
-  def peeks(self) -> bool:
-    """Whether a point may be judged before it is stepped from: the host decides, after every step."""
-    return self.steps == 1 and not self.minimal and hasattr(self.attack, "last")
-
-  @property
-  def cost(self) -> Cost:
-    return getattr(self.attack, "cost", Cost())
+def _advance_one(program: Program, attack: Attack, classifier: Classifier, targeted: Array, slot: Slots) -> Slots:
+  """Makes one step of one slot."""
+  rule, problem, status = program.rule, slot.problem, slot.status
+  model = model_for(attack, rule.access, classifier, problem, targeted, status.step, program.samples)
+  state, probe = attack.step(model, problem, slot.state)
+  distance = attack.threat.distance(problem.image, probe.image, probe.witness)
+  hit = answer_met(rule.access, probe.logits, problem, targeted) & jnp.isfinite(distance)
+  if rule.may_leave_ball:
+    hit &= inside(distance, problem.eps, attack.threat.tolerance(problem.image.shape))
+  updated = _updated(program, attack, problem, status, probe, distance, hit)
+  best = slot.best
+  if best is not None:
+    better = hit & (distance < status.distance) if rule.minimal else hit & ~status.found
+    best = jax.tree.map(lambda new, old: jnp.where(better, new, old), (probe.image, probe.witness), best)
+  # A success that ends the item freezes the state: its candidate is the success.
+  moves = status.active & ~hit if program.stops and not program.keeps_best else status.active
+  state = jax.tree.map(lambda new, old: jnp.where(moves, new, old), state, slot.state)
+  kept = jax.tree.map(lambda new, old: jnp.where(status.active, new, old), (best, updated), (slot.best, status))
+  return Slots(problem, state, *kept)
 
 
-def _fresh_books(classes: int) -> Books:
-  """The books of an item that has just been put into a slot."""
-  zero = jnp.zeros((), jnp.int32)
-  no = jnp.zeros((), bool)
-  infinity = jnp.full((), jnp.inf, jnp.float32)
-  return Books(~no, no, zero, zero, infinity, zero, zero, -infinity, no, jnp.zeros(classes, jnp.float32))
-
-
-def _advance_one(program: Program, classifier: Classifier, targeted: Array, slot: Slots) -> Slots:
-  """One step of one slot."""
-  attack, problem, books = program.attack, slot.problem, slot.books
-  key = problem.key
-  if classifier.randomised:
-    # The attack owns problem.key; the model's own randomness is drawn from a stream beside it.
-    key = jax.random.fold_in(jax.random.fold_in(key, 0x6D6F64), books.step)
-  state, probe = attack.step(ImageLogits(classifier, key, program.samples), problem, slot.state)
-  distance = norms.distance(program.norm, probe.image - problem.image)
-  hit = adversarial(probe.logits, problem.label, problem.target, targeted) & jnp.isfinite(distance)
-  if program.strays:
-    hit &= inside(distance, problem.eps, slack(program.norm, problem.image.size))
-  better = hit & (distance < books.distance) if program.minimal else hit & ~books.found
-  step = books.step + 1
-  found = books.found | hit
-  ended = (step >= attack.num_steps) | jnp.asarray(probe.done)
-  if program.minimal:
-    # As a stage of a budget cascade, a minimal attack is done once it is close enough.
-    nearest = jnp.where(better, distance, books.distance)
-    enough = jnp.isfinite(problem.eps) & (nearest <= problem.eps)
-  else:
-    enough = found
-  nan = jnp.asarray(probe.nan) | ~jnp.all(jnp.isfinite(probe.logits)) | ~jnp.isfinite(distance)
-  new_books = books._replace(
-    active=~(ended | enough),
-    found=found,
+def _updated(
+  program: Program, attack: Attack, problem: Problem, status: SlotStatus, probe: Probe, distance: Array, hit: Array
+) -> SlotStatus:
+  """Returns the status after a step that saw `probe`."""
+  rule, passes = program.rule, program.samples
+  asked = jnp.asarray(probe.queries, jnp.int32)
+  looked = asked if probe.looked is None else jnp.asarray(probe.looked, jnp.int32)
+  queries = status.queries + passes * (jnp.where(hit, looked, asked) if program.stops else asked)
+  nearest = jnp.where(hit, jnp.minimum(distance, status.distance), status.distance)
+  step = status.step + 1
+  over = jnp.asarray(probe.done)
+  if rule.max_queries is not None:
+    over |= queries > min(rule.max_queries, MOST_QUERIES) - passes * rule.cost.forward
+  ended = (step >= status.stop) | over
+  if program.stops:
+    ended |= hit
+  elif rule.minimal:  # As a stage of a budget cascade, a minimal attack is done once it is close enough.
+    ended |= jnp.isfinite(problem.eps) & (nearest <= problem.eps)
+  reached_step, reached_query = status.reached_step, status.reached_query
+  if program.budgets:
+    within = inside(distance, jnp.asarray(program.budgets, jnp.float32), attack.threat.tolerance(problem.image.shape))
+    first = hit & within & (reached_query < 0)
+    # The point was the outcome of the move before this step, where the attack has a candidate.
+    reached_step = jnp.where(first, status.step + (not rule.candidate), reached_step)
+    reached_query = jnp.where(first, status.queries + passes * looked, reached_query)
+  # A gradient after success is nobody's concern, and is not computed where candidates are judged first.
+  bad = jnp.asarray(probe.nan) | ~jnp.all(jnp.isfinite(probe.logits)) | ~jnp.isfinite(distance)
+  return SlotStatus(
+    active=~ended,
+    found=status.found | hit,
     step=step,
-    found_step=jnp.where(better, step, books.found_step),
-    distance=jnp.where(better, distance, books.distance),
-    nan=books.nan + nan,
-    flat=books.flat + jnp.asarray(probe.flat),
+    stop=jnp.where(over, NEVER, status.stop),
+    queries=queries,
+    distance=nearest,
+    nan=status.nan + (bad & ~hit),
+    flat=status.flat + (jnp.asarray(probe.flat) & ~hit),
+    reached_step=reached_step,
+    reached_query=reached_query,
   )
-  updated = (state, jnp.where(better, probe.image, slot.best), new_books)
-  kept = jax.tree.map(lambda new, old: jnp.where(books.active, new, old), updated, (slot.state, slot.best, books))
-  return Slots(problem, *kept)
 
 
-def _local_advance(program: Program, classifier: Classifier, targeted: Array, slots: Slots) -> Slots:
-  step = jax.vmap(functools.partial(_advance_one, program, classifier, targeted))
+def _flags(status: SlotStatus) -> Array:
+  return jnp.where(status.active, ACTIVE, jnp.where(status.found, FOUND, IDLE)).astype(jnp.int8)
+
+
+def _local_advance(program: Program, classifier: Classifier, arrays: tuple, targeted: Array, slots: Slots) -> Any:
+  attack = join_arrays(program.attack, arrays)
+  step = jax.vmap(functools.partial(_advance_one, program, attack, classifier, targeted))
   if program.steps == 1:
-    return step(slots)
-  return jax.lax.fori_loop(0, program.steps, lambda _, carry: step(carry), slots)
+    slots = step(slots)
+  else:
+    slots = jax.lax.fori_loop(0, program.steps, lambda _, carry: step(carry), slots)
+  return slots, _flags(slots.status)
 
 
-def _peek_one(program: Program, classifier: Classifier, targeted: Array, slot: Slots) -> Slots:
+def _peek_one(program: Program, attack: Attack, classifier: Classifier, targeted: Array, slot: Slots) -> Any:
   """Judges where one slot would look next; a success ends the item as its next step would have."""
-  problem, books = slot.problem, slot.books
-  image = program.attack.last(problem, slot.state)  # type: ignore[attr-defined]
-  case = Case(image, problem.image, problem.label, problem.target, jax.random.key_data(problem.key))
-  verdict = judge_one(classifier, targeted, case, program.norm, program.samples)
-  hit = books.active & verdict.adversarial & verdict.in_box
-  hit &= inside(verdict.distance, problem.eps, slack(program.norm, problem.image.size))
-  step = books.step + 1
-  ended = Books(
+  problem, status = slot.problem, slot.status
+  image, witness = candidate_of(attack, problem, slot.state)
+  key = jnp.zeros(2, jnp.uint32)  # Randomised classifiers are not peeked at.
+  row = Candidates(image, problem.image, problem.label, problem.target, key, witness)
+  judged = judge_one(classifier, attack.threat, targeted, row, program.verdict_samples)
+  hit = status.active & answer_met("score", judged.logits, problem, targeted) & judged.valid
+  hit &= inside(judged.distance, problem.eps, attack.threat.tolerance(problem.image.shape))
+  ended = status._replace(
     active=jnp.zeros_like(hit),
     found=hit,
-    step=step,
-    found_step=step,
-    distance=verdict.distance,
-    nan=books.nan + verdict.nan,
-    flat=books.flat,
-    margin=verdict.margin,
-    verified=hit,
-    logits=verdict.logits,
+    step=status.step + 1,
+    queries=status.queries + program.samples,
+    distance=judged.distance,
   )
-  best, books = jax.tree.map(lambda new, old: jnp.where(hit, new, old), (image, ended), (slot.best, books))
-  return slot._replace(best=best, books=books)
+  return jax.tree.map(lambda new, old: jnp.where(hit, new, old), ended, status), judged
 
 
-def _local_peek(program: Program, classifier: Classifier, targeted: Array, slots: Slots) -> Slots:
-  return jax.vmap(functools.partial(_peek_one, program, classifier, targeted))(slots)
+def _local_peek(program: Program, classifier: Classifier, arrays: tuple, targeted: Array, slots: Slots) -> Any:
+  attack = join_arrays(program.attack, arrays)
+  status, judged = jax.vmap(functools.partial(_peek_one, program, attack, classifier, targeted))(slots)
+  return slots._replace(status=status), _flags(status), pack_judgement(judged)
 
 
-def _seat_one(program: Program, arrival: Arrival) -> Slots:
-  key = jax.random.wrap_key_data(arrival.key_data)
-  problem = Problem(arrival.image, arrival.label, arrival.target, arrival.eps, key)
-  books = _fresh_books(program.classes)._replace(active=arrival.filled)
-  return Slots(problem, program.attack.init(problem), problem.image, books)
+def _local_exchange(
+  program: Program, arrays: tuple, slots: Slots, outbox: Candidates, words: Array, images: Array, starts: Array | None
+) -> Any:
+  """Takes rows out and puts new items in; a row beyond the slots is padding."""
+  attack = join_arrays(program.attack, arrays)
+  entry = unpack_entries(words)
+  taken = jax.tree.map(lambda leaf: leaf.at[entry.row].get(mode="clip"), slots)
+  image, witness = _leaving(program, attack, taken)
+  problem = taken.problem
+  leaving = Candidates(image, problem.image, problem.label, problem.target, entry.verify_key, witness)
+  outbox = jax.tree.map(lambda old, new: old.at[entry.outbox].set(new, mode="drop"), outbox, leaving)
+  starts = None if starts is None else as_floats(starts)
+  fresh = jax.vmap(functools.partial(init_slot, program, attack))(as_floats(images), starts, entry)
+  if program.complete:
+    on = entry.mode == RESUME
+    over = taken.status.stop == NEVER
+    stop = jnp.where(over, NEVER, entry.stop)
+    going = taken._replace(status=taken.status._replace(active=on & ~over, stop=stop))
+    fresh = jax.tree.map(lambda new, old: _choose(on, old, new), fresh, going)
+  slots = jax.tree.map(lambda old, new: old.at[entry.row].set(new, mode="drop"), slots, fresh)
+  return slots, outbox, pack_status(taken.status), image
 
 
-def _local_swap(program: Program, slots: Slots, images: Array, words: Array) -> tuple[Slots, tuple[Array, Array]]:
-  """Takes rows out and puts the arrivals in; a row beyond the slots is padding."""
-  rows, arrivals = unpack_entries(images, words)
-  taken = jax.tree.map(lambda leaf: leaf.at[rows].get(mode="clip"), slots)
-  if hasattr(program.attack, "last"):
-    last = jax.vmap(program.attack.last)(taken.problem, taken.state)
-    found = taken.books.found.reshape(-1, *[1] * (last.ndim - 1))
-    taken = taken._replace(best=jnp.where(found, taken.best, last))
-  seated = jax.vmap(functools.partial(_seat_one, program))(arrivals)
-  slots = jax.tree.map(lambda old, new: old.at[rows].set(new, mode="drop"), slots, seated)
-  return slots, (pack_books(taken.books), taken.best)
+def _choose(condition: Array, yes: Array, no: Array) -> Array:
+  return jnp.where(condition.reshape(-1, *[1] * (yes.ndim - 1)), yes, no)
+
+
+def _leaving(program: Program, attack: Attack, taken: Slots) -> tuple[Array, Any]:
+  """Returns what is to be judged of items that leave: their success, or else the last candidate."""
+  if not program.rule.candidate:
+    assert taken.best is not None
+    return taken.best
+  last = jax.vmap(functools.partial(candidate_of, attack))(taken.problem, taken.state)
+  if taken.best is None:
+    return last
+  return jax.tree.map(lambda best, new: _choose(taken.status.found, best, new), taken.best, last)
 
 
 def _local_compact(slots: Slots, rows: Array) -> Slots:
   """Keeps `rows`; padding rows become empty slots."""
   kept = jax.tree.map(lambda leaf: leaf.at[rows].get(mode="clip"), slots)
-  live = kept.books.active & (rows < slots.books.active.shape[0])
-  return kept._replace(books=kept.books._replace(active=live))
+  live = kept.status.active & (rows < slots.status.active.shape[0])
+  return kept._replace(status=kept.status._replace(active=live))
 
 
-def _sharded(program: Program, function: Callable, sharded: tuple[bool, ...]) -> Callable:
-  """`function` on each device's own rows, the keys of its slots typed; arguments not sharded are replicated."""
+def _sharded(program: Program, arrays: tuple, function: Callable, sharded: tuple[bool, ...]) -> Callable:
+  """Runs `function` on each device's own rows, the keys of its slots typed; arguments not sharded are replicated."""
   specs = tuple(PartitionSpec(AXIS) if is_sharded else PartitionSpec() for is_sharded in sharded)
 
   def local(*arguments: Any) -> Any:
-    return plain_keys(function(*(_typed(program, one) if isinstance(one, Slots) else one for one in arguments)))
+    return plain_keys(function(*(_typed(program, arrays, one) if isinstance(one, Slots) else one for one in arguments)))
 
   return jax.shard_map(local, mesh=program.mesh, in_specs=specs, out_specs=PartitionSpec(AXIS), check_vma=False)
 
 
-def _typed(program: Program, slots: Slots) -> Slots:
-  return typed_keys(_shapes(program, slots.best.shape), slots)
+def _typed(program: Program, arrays: tuple, slots: Slots) -> Slots:
+  return typed_keys(slot_shapes(program, arrays, slots.problem.image.shape), slots)
 
 
-@functools.partial(jax.jit, static_argnums=0, donate_argnums=2)
-def advance(program: Program, classifier: Classifier, slots: Slots, targeted: bool) -> tuple[Slots, Array]:
-  """K steps of every active slot; the flags say which slots are idle and outlive the donated slots."""
-  local = _sharded(program, functools.partial(_local_advance, program), (False, False, True))
-  slots = local(classifier, targeted, slots)
-  return slots, ~slots.books.active
+@functools.partial(jax.jit, static_argnums=0, donate_argnums=3)
+def advance(
+  program: Program, classifier: Classifier, arrays: tuple, slots: Slots, targeted: bool
+) -> tuple[Slots, Array]:
+  """Makes K steps of every active slot; the flags outlive the donated slots."""
+  local = _sharded(program, arrays, functools.partial(_local_advance, program), (False, False, False, True))
+  return local(classifier, arrays, targeted, slots)
 
 
-@functools.partial(jax.jit, static_argnums=0, donate_argnums=2)
-def peek(program: Program, classifier: Classifier, slots: Slots, targeted: bool) -> tuple[Slots, Array]:
-  """One forward pass per slot; the flags say which slots are idle."""
-  local = _sharded(program, functools.partial(_local_peek, program), (False, False, True))
-  slots = local(classifier, targeted, slots)
-  return slots, ~slots.books.active
+@functools.partial(jax.jit, static_argnums=0, donate_argnums=3)
+def peek(
+  program: Program, classifier: Classifier, arrays: tuple, slots: Slots, targeted: bool
+) -> tuple[Slots, Array, Array]:
+  """Judges the candidate of every slot by one forward pass; returns slots, flags and packed judgements."""
+  local = _sharded(program, arrays, functools.partial(_local_peek, program), (False, False, False, True))
+  return local(classifier, arrays, targeted, slots)
 
 
-@functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
-def swap(program: Program, slots: Slots, images: Array, words: Array) -> tuple[Slots, tuple[Array, Array]]:
-  """Exchanges finished items for new ones, as `wire` packs them; returns the books and images of those taken out."""
-  return _sharded(program, functools.partial(_local_swap, program), (True, True, True))(slots, images, words)
+@functools.partial(jax.jit, static_argnums=0, donate_argnums=(2, 3))
+def exchange(
+  program: Program, arrays: tuple, slots: Slots, outbox: Candidates, words: Array, images: Array, starts: Array | None
+) -> tuple[Slots, Candidates, Array, Array]:
+  """Exchanges items; returns slots, outbox, and the packed status and images of the rows that were taken out."""
+  sharded = (False, True, True, True, True, True)
+  return _sharded(program, arrays, functools.partial(_local_exchange, program), sharded)(
+    arrays, slots, outbox, words, images, starts
+  )
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def compact(program: Program, slots: Slots, rows: Array) -> Slots:
+def compact(program: Program, arrays: tuple, slots: Slots, rows: Array) -> Slots:
   """Gathers `rows` (local to each device) into a smaller set of slots."""
-  return _sharded(program, _local_compact, (True, True))(slots, rows)
-
-
-def empty_slots(program: Program, size: int, image_shape: tuple[int, ...]) -> Slots:
-  """`size` slots with nothing in them, laid over the mesh; zeros, so nothing is compiled."""
-  shapes = jax.eval_shape(plain_keys, _shapes(program, (size, *image_shape)))
-  zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
-  return jax.device_put(zeros, row_sharding(program.mesh))
-
-
-def _shapes(program: Program, images: tuple[int, ...]) -> Slots:
-  """Shapes and types of the slots for `images`, the keys typed."""
-  size = images[0]
-  number, flag = jax.ShapeDtypeStruct((size,), np.int32), jax.ShapeDtypeStruct((size,), bool)
-  image, eps = jax.ShapeDtypeStruct(images, np.float32), jax.ShapeDtypeStruct((size,), np.float32)
-  words = jax.ShapeDtypeStruct((size, 2), np.uint32)
-  arrivals = Arrival(image, number, number, eps, words, flag)  # type: ignore[arg-type]
-  return jax.eval_shape(jax.vmap(functools.partial(_seat_one, program)), arrivals)
+  return _sharded(program, arrays, _local_compact, (True, True))(slots, rows)

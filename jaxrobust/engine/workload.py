@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 
 from jaxrobust.attacks.schedule import Schedule, Stage
-from jaxrobust.core.types import Cost
 from jaxrobust.engine.scheduler import Engine
 
 # Of one gradient, in forward passes.
@@ -16,36 +15,36 @@ BACKWARD = 2
 
 
 def passes(stage: Stage) -> int:
-  """Forward passes of a stage that is gone through to its end.
+  """Returns the forward passes of a stage that is gone through to its end.
 
   >>> from jaxrobust.attacks.registry import make_attack
   >>> passes(Stage(make_attack("pgd", num_steps=10))), passes(Stage(make_attack("square", num_steps=10)))
   (30, 10)
   """
-  cost = getattr(stage.attack, "cost", Cost())
+  cost = stage.attack.cost
   return stage.attack.num_steps * (cost.forward + BACKWARD * cost.backward)
 
 
 def passes_to_the_end(schedule: Schedule) -> list[int]:
-  """For each stage: its passes and those of all later ones; a last 0 for an example that is through.
+  """Returns for each stage its passes and those of all later ones; a last 0 for an example that is through.
 
   A schedule that may run a stage several times (`max_items`) counts as if it did.
   """
-  times = getattr(schedule, "max_items", 1)
+  times = schedule.max_items
   ahead = itertools.accumulate((times * passes(stage) for stage in reversed(schedule.stages)), initial=0)
   return list(ahead)[::-1]
 
 
 def share_done(engine: Engine) -> float:
-  """The share of a run's work that is done, if whatever stands now stands to the end: time left comes out too long
-  at first, never too short for long."""
+  """Returns the share of a run's work that is done, if whatever stands now stands to the end: time left comes out too
+  long at first, never too short for long."""
   ahead = passes_to_the_end(engine.schedule)
-  waiting = [ticket for pool in engine.pools.values() for ticket in (*pool.seats, *pool.queue) if ticket is not None]
-  left = sum(ahead[ticket.item.stage] for ticket in waiting)
-  left += sum(ahead[finished.ticket.item.stage + 1] for finished in engine.docket)
-  left *= engine.samples
+  left = sum(ahead[stage] for stage in engine.stages_at_work())
+  left += sum(ahead[stage + 1] for stage in engine.stages_to_judge())
+  left *= max((pool.program.samples for pool in engine.pools), default=1)
   spent = engine.stats.forwards + BACKWARD * engine.stats.backwards
   # An example not read yet is taken to cost what those read do.
-  unread = len(engine.source) - engine.position
-  total = (spent + left) * (1 + unread / max(engine.position, 1))
-  return spent / total if total else engine.position / max(len(engine.source), 1)
+  read = engine.opened
+  unread = len(engine.source) - read
+  total = (spent + left) * (1 + unread / max(read, 1))
+  return spent / total if total else read / max(len(engine.source), 1)

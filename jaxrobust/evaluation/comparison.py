@@ -18,7 +18,7 @@ SHOWN = 5
 
 @dataclass(frozen=True)
 class Comparison:
-  """What differs between a stored result and a new one.
+  """Lists what differs between a stored result and a new one.
 
   Attributes:
     identical: the same bytes, provenance aside.
@@ -34,7 +34,7 @@ class Comparison:
   provenance: tuple[Difference, ...]
 
   def lines(self) -> list[str]:
-    """For a reader, the verdict first."""
+    """Returns lines for a reader, the verdict first."""
     if self.identical:
       head = "matches: every number of the cell is the same"
     elif self.verdicts:

@@ -14,6 +14,7 @@ import jax
 import numpy as np
 
 from jaxrobust.core.errors import InputError
+from jaxrobust.core.mesh import map_rows
 from jaxrobust.data.source import DataSource, SourceView
 from jaxrobust.evaluation.sequences import sequence_source
 from jaxrobust.evaluation.system_noise import system_source
@@ -26,7 +27,7 @@ _ROWS_SMALL, _ROWS_LARGE = 32, 8
 
 
 def parse_condition(text: str, image_size: int) -> Noise | None:
-  """`none`, or a corruption and its severity; the severity table follows the size of the images.
+  """Reads `none`, or a corruption and its severity; the severity table follows the size of the images.
 
   The table can be named (`fog-3-t224`), and so can a last JPEG compression (`fog-3-q85`), both together too.
 
@@ -57,13 +58,12 @@ class LowPass:
   def id(self) -> str:
     return f"lowpass-{self.bandwidth}"
 
-  def batch(self, images: np.ndarray, seed: int, ids: np.ndarray) -> np.ndarray:
-    """Filtered images; one program for all bandwidths."""
+  def batch(self, images: np.ndarray, seed: int, ids: np.ndarray, rows: int | None = None) -> np.ndarray:
+    """Returns filtered images; one program for all bandwidths."""
     del seed, ids
-    return np.asarray(_filtered(images, self.bandwidth))
+    return map_rows(_filtered, rows or len(images), (images,), self.bandwidth)
 
 
-@jax.jit
 def _filtered(images: jax.Array, bandwidth: int) -> jax.Array:
   return jax.vmap(lambda image: low_pass(image, bandwidth))(images)
 
@@ -81,28 +81,24 @@ class NoisySource(SourceView):
     return self.noise.id
 
   def take(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The corrupted examples with these ids."""
+    """Returns the corrupted examples with these ids."""
     images, labels = self.source.take(ids)
-    ids = np.asarray(ids)
+    if not len(labels):
+      return images, labels
     rows = _ROWS_SMALL if np.prod(images.shape[1:]) <= 96 * 96 * 3 else _ROWS_LARGE
-    noisy = np.empty_like(images)
-    for start in range(0, len(ids), rows):
-      part = np.arange(start, min(start + rows, len(ids)))
-      padded = np.resize(part, rows)
-      noisy[part] = self.noise.batch(images[padded], self.seed, ids[padded])[: len(part)]
-    return noisy, labels
+    return self.noise.batch(images, self.seed, np.asarray(ids), rows), labels
 
   def fingerprint(self) -> str:
-    """Of the data, the noise and the seed."""
+    """Identifies the data, the noise and the seed."""
     return hashlib.sha256(f"{self.source.fingerprint()} {self.noise} {self.seed}".encode()).hexdigest()[:16]
 
   def subset(self, n: int) -> NoisySource:
-    """The first n examples, with the noise they have in the whole."""
+    """Returns the first n examples, with the noise they have in the whole."""
     return NoisySource(self.source.subset(n), self.noise, self.seed)
 
 
 def under(source: DataSource, condition: str, seed: int = 0) -> DataSource:
-  """A source under a condition by name; `none` leaves it alone.
+  """Returns a source under a condition by name; `none` leaves it alone.
 
   `fog-3` is a corruption, `lowpass-8` a low-pass filter, `sequence-tilt` a perturbation sequence and
   `system-pil-opencv-cubic` another decoder and resize of encoded files.

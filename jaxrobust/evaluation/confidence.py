@@ -27,12 +27,12 @@ def columns(probabilities: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def has_columns(examples: Mapping[str, np.ndarray]) -> bool:
-  """Whether there are probabilities to make matrices from."""
+  """Tells whether there are probabilities to make matrices from."""
   return f"{_COLUMN}0" in examples
 
 
 def matrices(examples: Mapping[str, np.ndarray]) -> dict[str, Any]:
-  """`confusion` and `confidence` of a cell's arrays, which have columns of probabilities.
+  """Returns `confusion` and `confidence` of a cell's arrays, which have columns of probabilities.
 
   >>> rows = columns(np.array([[0.75, 0.25], [0.5, 0.5], [0.0, 1.0]], np.float32))
   >>> found = matrices({"label": np.array([0, 0, 0]), "prediction": np.array([0, 0, 1]), **rows})
@@ -57,5 +57,5 @@ def matrices(examples: Mapping[str, np.ndarray]) -> dict[str, Any]:
 
 
 def _mean(rows: np.ndarray) -> list[float | None]:
-  """The mean over rows; None where there are none, as it is stored."""
+  """Returns the mean over rows; None where there are none, as it is stored."""
   return np.round(rows.mean(0), DIGITS).tolist() if len(rows) else [None] * rows.shape[1]

@@ -3,61 +3,33 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from jaxrobust.core.budget import Budget
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.errors import InputError
-from jaxrobust.core.threat import Budget
 from jaxrobust.core.validation import check_images
 from jaxrobust.data.registry import load_data
 from jaxrobust.data.source import ArraySource, DataSource
 from jaxrobust.engine.api import check_classifier
 from jaxrobust.engine.options import EngineOptions
-from jaxrobust.evaluation.campaign import measure_forward, prepare, run_campaign
+from jaxrobust.evaluation.context import ModelContext
 from jaxrobust.evaluation.job import RunOptions
-from jaxrobust.evaluation.plan import Part, Plan, Setting, make_plan
 from jaxrobust.evaluation.provenance import about_model
-from jaxrobust.evaluation.shared import Shared
-from jaxrobust.evaluation.suites import Entry
+from jaxrobust.evaluation.suite_jobs import SuiteJobs, find_jobs, measure_forward
+from jaxrobust.evaluation.suites.entry import SuiteEntry
+from jaxrobust.evaluation.suites.report import Report, SuiteCell
+from jaxrobust.evaluation.suites.suite import Setting, attack_set, make_suite
 from jaxrobust.models.zoo import load_classifier
-from jaxrobust.results import Result, check_writable
-
-
-@dataclass(frozen=True)
-class Report:
-  """Results of one classifier, in the order of the suite.
-
-  Attributes:
-    tasks: the part and entry of the plan behind each result.
-    missing: data sets that could not be had -> how to get them.
-  """
-
-  model: str
-  titles: tuple[str, ...]
-  results: tuple[Result, ...]
-  plan: Plan | None = None
-  tasks: tuple[tuple[Part, Entry], ...] = ()
-  missing: Mapping[str, str] = field(default_factory=dict)
-
-  def rows(self) -> list[dict[str, Any]]:
-    """One plain row per cell."""
-    return [
-      {"model": self.model, "attack": title, **result.summary, "findings": list(result.findings)}
-      for title, result in zip(self.titles, self.results, strict=True)
-    ]
-
-  def accuracies(self) -> dict[str, float]:
-    """Clean accuracy under "clean", robust accuracy under each attack's id; elsewhere after data set and condition."""
-    return {title: result.summary["robust_accuracy"] for title, result in zip(self.titles, self.results, strict=True)}
+from jaxrobust.results import check_writable
 
 
 def as_source(data: str | DataSource | tuple[np.ndarray, np.ndarray], num_classes: int) -> DataSource:
-  """A data set by name, a source, or plain arrays (images, labels)."""
+  """Returns a data set by name, a source, or plain arrays (images, labels)."""
   if isinstance(data, str):
     return load_data(data)
   if isinstance(data, tuple) and len(data) == 2:
@@ -72,7 +44,7 @@ def as_source(data: str | DataSource | tuple[np.ndarray, np.ndarray], num_classe
 def evaluate(
   classifier: Classifier | str | Path,
   data: str | DataSource | tuple[np.ndarray, np.ndarray],
-  suite: str | Sequence[Entry] = "basic",
+  suite: str | Sequence[SuiteEntry] = "basic",
   *,
   norm: str = "linf",
   eps: str | float = "8/255",
@@ -121,47 +93,24 @@ def evaluate(
     classifier = load_classifier(folder)
     about = about_model(folder, classifier)
   source = as_source(data, classifier.num_classes)
-  setting = Setting(data if isinstance(data, str) else source.name, norm, Budget.parse(eps))
-  if isinstance(suite, str):
-    plan = make_plan(suite, setting, condition)
-  else:
-    plan = Plan("entries", setting, (Part(setting.data, condition, tuple(suite)),))
-  plan = plan if only is None else plan.only(only)
+  setting = Setting(data if isinstance(data, str) else source.name, norm, Budget.parse(eps), condition)
+  wanted = make_suite(suite, setting) if isinstance(suite, str) else attack_set(setting, suite)
+  wanted = wanted if only is None else wanted.only(only)
   if options is None:
     options = RunOptions(engine=EngineOptions.for_platform(batch_size), seed=seed)
-  shared = Shared(classifier, about, command)
+  context = ModelContext(classifier, about, command)
   if out is None:
     with tempfile.TemporaryDirectory() as folder:
-      return _run(plan, shared, name or "model", source, n, folder, options, announce)
+      return _run(find_jobs(wanted, context, name or "model", source, n, folder, options), name, options, announce)
   check_writable(out)
-  return _run(plan, shared, name or "model", source, n, out, options, announce)
+  return _run(find_jobs(wanted, context, name or "model", source, n, out, options), name, options, announce)
 
 
-def _run(
-  plan: Plan,
-  shared: Shared,
-  name: str,
-  source: DataSource,
-  n: int | None,
-  root: str | Path,
-  options: RunOptions,
-  announce: Callable[[str], None] | None,
-) -> Report:
-  campaign = prepare(plan, shared, name, source, n, root, options)
+def _run(jobs: SuiteJobs, name: str | None, options: RunOptions, announce: Callable[[str], None] | None) -> Report:
   if announce is not None:
-    left = campaign.left
-    seconds = measure_forward(left[0].job) if left else None
-    for line in campaign.describe(seconds):
+    left = jobs.left
+    for line in jobs.describe(measure_forward(left[0]) if left else None):
       announce(line)
-  results = run_campaign(campaign, options.quiet)
-  tasks = tuple((task.part, task.entry) for task in campaign.tasks)
-  titles = tuple(_title(plan, part, entry) for part, entry in tasks)
-  return Report(name, titles, tuple(results), plan, tasks, campaign.missing)
-
-
-def _title(plan: Plan, part: Part, entry: Entry) -> str:
-  """The entry, after the data set and condition where they are not those of the whole evaluation."""
-  if len(plan.parts) == 1:
-    return entry.title
-  where = [] if part.data == plan.setting.data else [part.data]
-  return " ".join([*where, *([] if part.condition == "none" else [part.condition]), entry.title])
+  answered = zip(jobs.jobs, jobs.run(options.quiet), strict=True)
+  cells = tuple(SuiteCell(job.part, job.entry, result) for job, result in answered if job.part is not None)
+  return Report(name or "model", jobs.suite, cells, jobs.missing)

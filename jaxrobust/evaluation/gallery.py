@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from jaxrobust.core.files import atomic_write
-from jaxrobust.engine.verdict import Verdict
+from jaxrobust.engine.example import Verdict
 from jaxrobust.results.store import sibling
 
 IMAGES = ".images.npz"
@@ -27,22 +27,26 @@ class Gallery:
     self.eps = eps
     self._images: dict[int, np.ndarray] = {}
 
+  def wants(self, position: int) -> bool:
+    """Returns whether the image of the example at this position would be kept."""
+    return len(self._images) < self.size or (self.size > 0 and position < max(self._images))
+
   def record(self, verdicts: Iterable[Verdict]) -> None:
     """Takes in what there is to see."""
     for verdict in verdicts if self.size else ():
-      if verdict.correct and verdict.broken(self.eps):
-        self._images[verdict.position] = verdict.image.copy()
+      if verdict.correct and verdict.broken(self.eps) and verdict.image is not None:
+        self._images[verdict.position] = verdict.image
     for position in sorted(self._images)[self.size :]:
       del self._images[position]
 
   def arrays(self) -> dict[str, np.ndarray]:
-    """For a snapshot of a running cell."""
+    """Returns what goes into a snapshot of a running cell."""
     if not self._images:
       return {}
     return {"gallery.positions": np.array(list(self._images)), "gallery.images": np.stack(list(self._images.values()))}
 
   def restore(self, arrays: dict[str, np.ndarray]) -> None:
-    """Back from a snapshot."""
+    """Takes over the arrays of a snapshot."""
     for position, image in zip(arrays.get("gallery.positions", ()), arrays.get("gallery.images", ()), strict=True):
       self._images[int(position)] = image
 
@@ -58,7 +62,7 @@ class Gallery:
 
 
 def merge_galleries(paths: Iterable[Path], size: int) -> bytes | None:
-  """The images of a cell from those beside its shards: the first broken ones, as one process would have kept them."""
+  """Joins the images beside the shards of a cell: the first broken ones, as one process would have kept them."""
   found = [arrays for arrays in map(_unpack, paths) if arrays]
   if not found or not size:
     return None

@@ -1,36 +1,39 @@
-"""One cell as a job: what decides it, which examples of it this process takes, and how it is run."""
+"""A job: what decides one cell, which kind of work answers it, and which examples of it this process takes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from jaxrobust.core.classifier import Classifier
-from jaxrobust.core.errors import InputError
+from jaxrobust.core.classifier import Classifier, check_logits
 from jaxrobust.core.keys import check_seed
-from jaxrobust.data.source import DataSource
-from jaxrobust.engine.api import fit_schedule
+from jaxrobust.data.source import DataSource, raw
+from jaxrobust.engine.example import Examples, Verdict
 from jaxrobust.engine.options import EngineOptions, check_precision, check_samples
-from jaxrobust.engine.verdict import Examples
+from jaxrobust.engine.scheduler import SAMPLES, Engine
 from jaxrobust.evaluation.confidence import ALWAYS_CLASSES
-from jaxrobust.evaluation.sequences import SequenceSource
-from jaxrobust.evaluation.shared import Shared
-from jaxrobust.evaluation.suites import Entry, schedule_config
-from jaxrobust.evaluation.targets import among, random_targets
+from jaxrobust.evaluation.context import ModelContext
+from jaxrobust.evaluation.suites.entry import SuiteEntry
+from jaxrobust.evaluation.suites.suite import Part, title_of
+from jaxrobust.evaluation.targets import random_targets
 from jaxrobust.results import Cell
+
+Arrays = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
 class RunOptions:
-  """How cells are run; nothing here changes a verdict but `precision`, which is part of the cell's config.
+  """Says how jobs are run; nothing here changes a verdict but `precision`, which is part of the cell's config.
 
   Attributes:
     engine: slots, devices, dispatch.
     seed: of all randomness.
-    samples: forward passes per evaluation of a randomised classifier.
+    samples: forward passes per query of a randomized classifier; None for 20 with gradients, 1 without.
+    verdict_samples: forward passes per verdict on an image.
     precision: of matrix products and convolutions; float32 throughout by default, also on TPU.
     save_seconds: how often a running cell saves its partial verdicts.
     process, processes: which share of the examples this process takes.
@@ -40,7 +43,8 @@ class RunOptions:
 
   engine: EngineOptions | None = None
   seed: int = 0
-  samples: int = 20
+  samples: int | None = None
+  verdict_samples: int = SAMPLES
   precision: str = "highest"
   save_seconds: float = 60.0
   process: int = 0
@@ -50,13 +54,13 @@ class RunOptions:
 
   def __post_init__(self) -> None:
     check_precision(self.precision)
-    check_samples(self.samples)
+    check_samples(self.samples, self.verdict_samples)
     check_seed(self.seed)
 
 
 @dataclass(frozen=True)
 class ShareSource:
-  """Every P-th example of a data source, as the engine reads it; with random targets if there is a seed for them."""
+  """Hands out every P-th example of a data source to the engine; with random targets if there is a seed for them."""
 
   data: DataSource
   positions: np.ndarray
@@ -68,76 +72,96 @@ class ShareSource:
 
   def take(self, positions: np.ndarray) -> Examples:
     ids = self.positions[positions]
-    images, labels = self.data.take(ids)
+    images, labels = raw(self.data, ids)
     if self.target_seed is None:
       return Examples(ids, images, labels, np.full(len(ids), -1))
     return Examples(ids, images, labels, random_targets(self.target_seed, ids, labels, self.data.num_classes))
 
 
+class JobRun(Protocol):
+  """Is one job at work, or several that one pass over the examples answers together.
+
+  Attributes:
+    engine: what it turns.
+    state: every array that verdicts are written into, for snapshots.
+  """
+
+  @property
+  def engine(self) -> Engine: ...
+
+  @property
+  def state(self) -> Arrays: ...
+
+  def record(self, verdicts: list[Verdict]) -> None: ...
+
+  def restore(self, arrays: Arrays) -> None: ...
+
+  def finish(self, path: Path, positions: np.ndarray) -> list[Arrays]: ...
+
+
+@dataclass(frozen=True)
+class JobKind:
+  """Says what one kind of job does that others do not.
+
+  Attributes:
+    start: (job, positions of examples) -> the job at work.
+    passes: forward passes of one example at the most, if it stands to the end.
+    attacks: whether its schedule is run, so that threats and targets mean something.
+  """
+
+  start: Callable[[Job, np.ndarray], JobRun]
+  passes: Callable[[Job], int]
+  attacks: bool = True
+
+
 @dataclass(frozen=True)
 class Job:
-  """One cell to be computed, with all that it takes; `title` names it in its plan, as `data/condition/attack@eps`."""
+  """Holds all that one cell takes.
 
-  shared: Shared
+  Attributes:
+    kind: of work.
+    substituted: whether losses had to be replaced for this classifier.
+    part: where its suite asks for it; None for jobs of no suite.
+  """
+
+  kind: JobKind
+  context: ModelContext
   data: DataSource
-  entry: Entry
+  entry: SuiteEntry
   cell: Cell
   config: dict[str, Any]
   root: Path
   options: RunOptions
   substituted: bool = False
-  title: str = ""
+  part: Part | None = None
 
   @property
   def classifier(self) -> Classifier:
-    return self.shared.classifier
+    return self.context.classifier
+
+  @property
+  def title(self) -> str:
+    """Names the job in its suite, as `data/condition/attack@eps`; empty for a job of no suite."""
+    return "" if self.part is None else title_of(self.part, self.entry)
+
+  @property
+  def path(self) -> Path:
+    """Returns the file of its cell."""
+    return self.cell.path(self.root)
+
+  @property
+  def cost(self) -> int:
+    """Returns the forward passes it needs at the most."""
+    return self.cell.n * self.kind.passes(self)
 
   @property
   def classes(self) -> int:
-    """How many columns its confidence matrices have; 0 for none."""
+    """Returns how many columns its confidence matrices have; 0 for none."""
     classes = self.classifier.num_classes
     return classes if self.entry.matrices or classes <= ALWAYS_CLASSES else 0
 
-
-def make_job(
-  shared: Shared | Classifier, model: str, data: DataSource, entry: Entry, root: str | Path, options: RunOptions
-) -> Job:
-  """The cell of an entry, and the configuration that decides its verdicts."""
-  shared = Shared(shared) if isinstance(shared, Classifier) else shared
-  classifier = shared.classifier
-  if entry.first is not None and entry.first < len(data):
-    data = data.subset(entry.first)
-  _check_classes(data, classifier.num_classes)
-  if entry.targeted and not isinstance(data, SequenceSource):  # No attack is made on sequences.
-    data = among(data, classifier.num_classes)
-  fitted = replace(entry, schedule=fit_schedule(entry.schedule, classifier.num_classes, entry.targeted))
-  eps = None if entry.eps is None else entry.eps.text
-  condition = getattr(data, "condition", "clean")
-  cell = Cell(
-    model=model,
-    data=data.name,
-    condition=condition,
-    attack=entry.attack,
-    eps=eps,
-    n=len(data),
-    seed=options.seed,
-  )
-  config = {
-    "attack": schedule_config(fitted.schedule),
-    "model_fingerprint": shared.fingerprint,
-    "data_fingerprint": data.fingerprint(),
-    "precision": options.precision,
-    "samples": options.samples if classifier.randomised else 1,
-  }
-  if entry.targeted:
-    config["targets"] = "random"
-  return Job(shared, data, fitted, cell, config, Path(root), options, fitted != entry)
-
-
-def _check_classes(data: DataSource, classes: int) -> None:
-  """Refuses data of more classes than the classifier has; fewer are fine, because they may be some of the same."""
-  if data.num_classes > classes:
-    raise InputError(
-      f"{data.name} has {data.num_classes} classes, labels 0 to {data.num_classes - 1};"
-      f" the classifier has {classes}, 0 to {classes - 1}"
-    )
+  def image_shape(self) -> tuple[int, int, int]:
+    """Returns the shape of its images, once its classifier is known to take them."""
+    shape = tuple(self.data.take(np.zeros(1, int))[0].shape[1:])
+    check_logits(self.classifier, shape)
+    return shape

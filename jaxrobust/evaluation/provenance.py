@@ -1,4 +1,4 @@
-"""What a number was computed with: recorded in every cell, never compared."""
+"""Provenance: what a number was computed with, recorded in every cell, never compared."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PACKAGES = ("jaxrobust", "jax", "jaxlib", "flax", "optax", "numpy")
 
 
 def provenance(precision: str) -> dict[str, Any]:
-  """Versions, platform and precision."""
+  """Returns versions, platform and precision."""
   return {
     "versions": {package: _version(package) for package in _PACKAGES},
     "python": platform.python_version(),
@@ -38,7 +38,7 @@ def _version(package: str) -> str | None:
 
 
 def about_model(folder: str | Path, classifier: Classifier) -> dict[str, Any]:
-  """What is known of a saved classifier: architecture, family, training technique, size, notes."""
+  """Says what is known of a saved classifier: architecture, family, training technique, size, notes."""
   metadata = read_metadata(find_classifier(folder))
   if metadata is None:
     return {}
@@ -56,7 +56,7 @@ def about_model(folder: str | Path, classifier: Classifier) -> dict[str, Any]:
 
 
 def _technique(notes: Mapping[str, Any]) -> str | None:
-  """The techniques of a classifier that was trained here; nothing is guessed of others."""
+  """Returns the techniques of a classifier that was trained here; nothing is guessed of others."""
   train = notes.get("train")
   if not isinstance(train, Mapping) or "techniques" not in train:
     return None
@@ -64,7 +64,7 @@ def _technique(notes: Mapping[str, Any]) -> str | None:
 
 
 def count_numbers(classifier: Classifier) -> int:
-  """Trained numbers: all weights, without batch statistics and normalisation."""
+  """Counts trained numbers: all weights, without batch statistics and normalization."""
   variables = classifier.variables
   if isinstance(variables, Mapping) and "module" in variables:
     variables = variables["module"]

@@ -7,28 +7,26 @@ for one another, and whoever finishes last merges the shards.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import jax
 import numpy as np
 
-from jaxrobust.attacks.registry import attack_name
-from jaxrobust.core.classifier import check_logits
-from jaxrobust.core.errors import StoppedError
-from jaxrobust.core.progress import Tell, silent
+from jaxrobust.core.errors import InputError, StoppedError
+from jaxrobust.core.progress import ProgressFn, silent
 from jaxrobust.core.stopping import StopRequest
-from jaxrobust.engine.scheduler import Engine
 from jaxrobust.engine.snapshot import restore_snapshot, take_snapshot
 from jaxrobust.engine.workload import share_done
-from jaxrobust.evaluation.gallery import IMAGES, Gallery, merge_galleries
-from jaxrobust.evaluation.job import Job, RunOptions, ShareSource, make_job
+from jaxrobust.evaluation.gallery import IMAGES, merge_galleries
+from jaxrobust.evaluation.job import Arrays, Job, JobRun
 from jaxrobust.evaluation.provenance import provenance
-from jaxrobust.evaluation.sequences import SequenceSource, flips_per_sequence
 from jaxrobust.evaluation.timing import merge_timings, timing_of
-from jaxrobust.evaluation.verdicts import VerdictBook, find_issues, summarise
+from jaxrobust.evaluation.verdicts import find_issues, summarize
+from jaxrobust.models.zoo import UNNAMED
 from jaxrobust.results import (
   Result,
   find_result,
@@ -43,66 +41,96 @@ from jaxrobust.results import (
   save_timing,
   shard_path,
 )
+from jaxrobust.results.cell import INDEX
 from jaxrobust.results.shards import SUMMARY_ONLY
 from jaxrobust.results.store import TIMING, timing_text
 
-__all__ = ["Job", "RunOptions", "find_stored", "make_job", "make_result", "run_job"]
+Start = Callable[[np.ndarray], JobRun]
+"""Positions of examples -> a pass over them."""
 
-TELL_SECONDS = 1.0
+SHOW_SECONDS = 1.0
+_UNNAMED_HELP = "it is a function without a name; pass name= (and version=) to Classifier.from_function"
 # The summary of a shard without examples, where there are more processes than examples.
 _OF_NONE = {**dict.fromkeys(("n", "correct", "robust", "nan", "disagree", "queries"), 0), "robust_accuracy": None}
 
 
 def find_stored(job: Job) -> Result | None:
-  """The result of a cell that is on disk; one without the matrices that are wanted is as good as none."""
+  """Returns the result of a cell that is on disk; one without the matrices that are wanted is as good as none.
+
+  So is that of a function without a name: nobody can say whether it is still the same function.
+  """
   stored = find_result(job.root, job.cell, job.config)
+  if stored is not None and not _is_named(job):
+    warnings.warn(f"cells of {job.cell.model!r} are computed again: {_UNNAMED_HELP}", stacklevel=1)
+    return None
   return None if stored is not None and job.entry.matrices and "confidence" not in stored.summary else stored
 
 
-def run_job(job: Job, tell: Tell = silent) -> Result:
-  """The result of a cell: from disk if it is there, computed, resumed or merged if not.
+def _is_named(job: Job) -> bool:
+  """Returns whether all that decides the verdicts can be told from its fingerprints."""
+  source = job.config.get("transfer", {}).get("source_fingerprint", "")
+  return not any(made.startswith(UNNAMED) for made in (job.config["model_fingerprint"], source))
+
+
+def run_job(job: Job, progress: ProgressFn = silent) -> Result:
+  """Returns the result of a cell: from disk if it is there, computed, resumed or merged if not.
 
   Args:
-    tell: told every so often which share of the work is done.
+    progress: told every so often which share of the work is done.
 
   Raises:
     StoppedError: the process was asked to end (SIGTERM); the verdicts so far are saved.
   """
   stored = find_stored(job)
-  if stored is not None:
-    return stored
+  return run_together((job,), partial(job.kind.start, job), progress)[0] if stored is None else stored
+
+
+def run_together(jobs: Sequence[Job], start: Start, progress: ProgressFn = silent) -> list[Result]:
+  """Returns the results of cells that one pass over the examples answers together.
+
+  Args:
+    start: positions of examples -> the pass.
+  """
   with StopRequest() as stop:
-    result = (_run_share if job.options.processes > 1 else _run_alone)(job, tell, stop)
+    results = (_run_share if jobs[0].options.processes > 1 else _run_alone)(jobs, start, progress, stop)
   if stop.asked:
-    raise _stopped("after", job)
-  return result
+    raise _stopped("after", jobs[0])
+  return results
 
 
-def _run_alone(job: Job, tell: Tell, stop: StopRequest) -> Result:
-  path = job.cell.path(job.root)
-  result, timing = _compute(job, path, tell, stop)
-  save_result(job.root, result)
-  save_timing(path, timing)
-  remove_partial(path)
-  return result
+def _run_alone(jobs: Sequence[Job], start: Start, progress: ProgressFn, stop: StopRequest) -> list[Result]:
+  paths = [job.path for job in jobs]
+  results, timing = _compute(jobs, start, paths, progress, stop)
+  for job, path, result in zip(jobs, paths, results, strict=True):
+    save_result(job.root, result)
+    save_timing(path, timing)
+  remove_partial(paths[0])
+  return results
 
 
-def _run_share(job: Job, tell: Tell, stop: StopRequest) -> Result:
-  """This process's shard, and the merged cell if it is the last one."""
-  share, shares = job.options.process, job.options.processes
-  path = shard_path(job.cell.path(job.root), share, shares)
-  shard = find_shard(job.root, job.cell, job.config, share, shares)
-  if shard is None:
-    shard, timing = _compute(job, path, tell, stop)
-    save_timing(path, timing)  # What lies beside a shard is there before it, for whoever merges.
-    save_shard(job.root, shard, share, shares)
-    remove_partial(path)
-  merged = finish_shards(job.root, job.cell, shares, partial(_conclude, job), partial(_beside, job))
-  return shard if merged is None else load_result(merged)
+def _run_share(jobs: Sequence[Job], start: Start, progress: ProgressFn, stop: StopRequest) -> list[Result]:
+  """Computes this process's shards, and merges the cells if it is the last one."""
+  if not all(map(_is_named, jobs)):
+    raise InputError(f"several processes cannot share {jobs[0].cell.model!r}: {_UNNAMED_HELP}")
+  share, shares = jobs[0].options.process, jobs[0].options.processes
+  paths = [shard_path(job.path, share, shares) for job in jobs]
+  found = [find_shard(job.root, job.cell, job.config, share, shares) for job in jobs]
+  shards = [shard for shard in found if shard is not None]
+  if len(shards) < len(jobs):
+    shards, timing = _compute(jobs, start, paths, progress, stop)
+    for job, path, shard in zip(jobs, paths, shards, strict=True):
+      save_timing(path, timing)  # What lies beside a shard is there before it, for whoever merges.
+      save_shard(job.root, shard, share, shares)
+    remove_partial(paths[0])
+  results = []
+  for job, shard in zip(jobs, shards, strict=True):
+    merged = finish_shards(job.root, job.cell, shares, partial(_conclude, job), partial(_beside, job))
+    results.append(shard if merged is None else load_result(merged))
+  return results
 
 
 def _beside(job: Job, shards: Sequence[Path]) -> dict[str, bytes | str]:
-  """The files beside a merged cell, from those beside its shards."""
+  """Returns the files beside a merged cell, from those beside its shards."""
   timing, images = merge_timings(shards, job.cell.n), merge_galleries(shards, job.options.save_images)
   found = {TIMING: timing and timing_text(timing), IMAGES: images}
   return {ending: content for ending, content in found.items() if content}
@@ -112,76 +140,42 @@ def _stopped(where: str, job: Job) -> StoppedError:
   return StoppedError(f"asked to stop {where} {job.title or job.cell.id}; run the same command to go on")
 
 
-def _compute(job: Job, path: Path, tell: Tell, stop: StopRequest) -> tuple[Result, dict[str, Any]]:
-  options, schedule = job.options, job.entry.schedule
-  positions = np.arange(options.process, job.cell.n, options.processes)
-  data = job.shared.keep(job.data)
-  image_shape = tuple(data.take(np.zeros(1, int))[0].shape[1:])
-  check_logits(job.classifier, image_shape)
-  eps = None if job.entry.eps is None else job.entry.eps.value
-  framed = isinstance(job.data, SequenceSource)
-  book = VerdictBook(len(positions), schedule.minimal, eps, 0 if framed else job.classes)
-  gallery = Gallery(options.save_images, book.eps)
-  start = time.monotonic()
-  if framed:
-    _look_at_frames(job, book, positions, tell, stop)
-    seconds = time.monotonic() - start
-    return make_result(job, book, positions), {"seconds": seconds, "images_per_second": len(positions) / seconds}
+def _compute(
+  jobs: Sequence[Job],
+  start: Start,
+  paths: Sequence[Path],
+  progress: ProgressFn,
+  stop: StopRequest,
+) -> tuple[list[Result], dict[str, Any]]:
+  options = jobs[0].options
+  positions = np.arange(options.process, jobs[0].cell.n, options.processes)
+  began = time.monotonic()
   with jax.default_matmul_precision(options.precision):
-    engine = Engine(
-      job.classifier,
-      schedule,
-      ShareSource(data, positions, image_shape, options.seed if job.entry.targeted else None),
-      # A minimal attack searches without bound; the budget only decides what counts.
-      eps=np.inf if eps is None or schedule.minimal else eps,
-      seed=options.seed,
-      targeted=job.entry.targeted,
-      samples=options.samples,
-      options=options.engine,
-      clean=job.shared.clean(job.data, str(options)),
-    )
-    spent = _resume(engine, book, gallery, path, job.config)
-    _drive(engine, book, gallery, path, job, tell, start - spent, stop)
-  seconds = time.monotonic() - start + spent
-  if len(gallery.positions):
-    rows = gallery.positions
-    about = {name: book.arrays[name][rows] for name in ("label", "prediction")}
-    gallery.save(path, job.data.take(positions[rows])[0], **about, index=positions[rows])
-  return make_result(job, book, positions), timing_of(engine, seconds, len(positions))
+    run = start(positions)
+    spent = _resume(run, paths[0], _config(jobs)) if all(map(_is_named, jobs)) else 0.0
+    _drive(run, paths[0], jobs, progress, began - spent, stop)
+  seconds = time.monotonic() - began + spent
+  found = run.finish(paths[0], positions)
+  results = [_make_result(job, examples, positions) for job, examples in zip(jobs, found, strict=True)]
+  return results, timing_of(run.engine, seconds, len(positions))
 
 
-def _look_at_frames(job: Job, book: VerdictBook, positions: np.ndarray, tell: Tell, stop: StopRequest) -> None:
-  """The verdicts on perturbation sequences, which no attack is made on."""
-  data = cast(SequenceSource, job.data)
-  labels = data.take(positions)[1]
-  arrays, step = book.arrays, 64
-  arrays["flips"] = np.zeros(len(positions), np.float32)
-  for start in range(0, len(positions), step):
-    rows = np.arange(start, min(start + step, len(positions)))
-    if stop.asked:
-      raise _stopped("inside", job)
-    with jax.default_matmul_precision(job.options.precision):
-      predictions = data.predictions(job.classifier, positions[rows])
-    right = predictions == labels[rows, None]
-    arrays["label"][rows] = labels[rows]
-    arrays["clean_prediction"][rows] = arrays["prediction"][rows] = predictions[:, 0]
-    arrays["correct"][rows], arrays["robust"][rows] = right[:, 0], right.all(1)
-    arrays["nan"][rows] = (predictions < 0).any(1)
-    arrays["flips"][rows] = flips_per_sequence(data.sequence.name, predictions)
-    tell((int(rows[-1]) + 1) / len(positions))
+def _config(jobs: Sequence[Job]) -> dict[str, Any]:
+  """Returns what decides the verdicts of a pass: saved progress of another one is not continued."""
+  more = {"together": [f"{job.cell} {job.config['model_fingerprint']}" for job in jobs[1:]]} if len(jobs) > 1 else {}
+  return {**jobs[0].config, **more}
 
 
-def make_result(job: Job, book: VerdictBook, positions: np.ndarray) -> Result:
-  """The verdicts of some examples of a cell as its result, or as the shard of one process."""
-  examples = book.examples()
+def _make_result(job: Job, examples: Arrays, positions: np.ndarray) -> Result:
+  """Returns the verdicts of some examples of a cell as its result, or as the shard of one process."""
   summary, findings = _conclude(job, examples) if len(positions) else (dict(_OF_NONE), [])
   if job.options.processes > 1:
-    examples["index"] = positions.astype(np.int32)
+    examples[INDEX] = positions.astype(np.int32)
   else:
     examples = {name: array for name, array in examples.items() if not name.startswith(SUMMARY_ONLY)}
-  known = {"model": dict(job.shared.about)} if job.shared.about else {}
-  if job.shared.command is not None:
-    known["command"] = job.shared.command(job.title)  # type: ignore[assignment]
+  known = {"model": dict(job.context.about)} if job.context.about else {}
+  if job.context.command is not None:
+    known["command"] = job.context.command(job.title)  # type: ignore[assignment]
   origin = provenance(job.options.precision) | known
   return Result(
     cell=job.cell, config=job.config, summary=summary, examples=examples, provenance=origin, findings=findings
@@ -189,13 +183,13 @@ def make_result(job: Job, book: VerdictBook, positions: np.ndarray) -> Result:
 
 
 def _conclude(job: Job, examples: dict[str, np.ndarray]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-  """What the verdicts add up to, and what a reader of the number must know."""
-  stages = [attack_name(stage.attack) for stage in job.entry.schedule.stages]
-  return summarise(examples), [*find_issues(examples, stages), *_model_findings(job)]
+  """Returns what the verdicts add up to, and what a reader of the number must know."""
+  access = [stage.attack.access for stage in job.entry.schedule.stages]
+  return summarize(examples), [*find_issues(examples, access), *_model_findings(job)]
 
 
 def _model_findings(job: Job) -> list[dict[str, Any]]:
-  """What is known before any attack: a randomised classifier, losses that had to be replaced."""
+  """Returns what is known before any attack: a randomized classifier, losses that had to be replaced."""
   findings = []
   if job.classifier.randomised and job.entry.attack != "none" and "rand" not in job.entry.attack:
     text = "the classifier is randomised; autoattack-rand averages its gradients"
@@ -206,49 +200,34 @@ def _model_findings(job: Job) -> list[dict[str, Any]]:
   return findings
 
 
-def _drive(
-  engine: Engine,
-  book: VerdictBook,
-  gallery: Gallery,
-  path: Path,
-  job: Job,
-  tell: Tell,
-  start: float,
-  stop: StopRequest,
-) -> None:
+def _drive(run: JobRun, path: Path, jobs: Sequence[Job], progress: ProgressFn, start: float, stop: StopRequest) -> None:
   """Turns the engine until nothing is left, saving its state every so often and when asked to stop."""
-  told = saved = time.monotonic()
+  shown = saved = time.monotonic()
   going = True
   while going:
-    going = engine.turn()
-    verdicts = engine.collect()
-    gallery.record(verdicts)
-    book.record(verdicts)
+    going = run.engine.turn()
+    run.record(run.engine.collect())
     now = time.monotonic()
-    if now - told >= TELL_SECONDS:
-      tell(share_done(engine))
-      told = now
+    if now - shown >= SHOW_SECONDS:
+      progress(share_done(run.engine))
+      shown = now
     leaving = stop.asked
-    if going and (leaving or now - saved >= job.options.save_seconds):
-      arrays, meta = take_snapshot(engine)
-      arrays |= {f"book.{name}": array for name, array in book.arrays.items()} | gallery.arrays()
-      save_partial(path, job.config, arrays, {**meta, "seconds": time.monotonic() - start})
+    if going and (leaving or now - saved >= jobs[0].options.save_seconds):
+      arrays, meta = take_snapshot(run.engine)
+      save_partial(path, _config(jobs), arrays | run.state, {**meta, "seconds": time.monotonic() - start})
       saved = time.monotonic()
       if leaving:
-        raise _stopped(f"at {100 * share_done(engine):.0f} % of", job)
+        raise _stopped(f"at {100 * share_done(run.engine):.0f} % of", jobs[0])
 
 
-def _resume(engine: Engine, book: VerdictBook, gallery: Gallery, path: Path, config: dict[str, Any]) -> float:
+def _resume(run: JobRun, path: Path, config: dict[str, Any]) -> float:
   """Puts a saved state into a fresh engine and returns the seconds already spent; 0 for a fresh start."""
   found = load_partial(path, config)
   if found is None:
     return 0.0
   arrays, meta = found
-  saved_book = {name: arrays[f"book.{name}"] for name in book.arrays if f"book.{name}" in arrays}
-  fits = all(saved_book[name].shape == array.shape for name, array in book.arrays.items() if name in saved_book)
-  if len(saved_book) != len(book.arrays) or not fits or not restore_snapshot(engine, arrays, meta):
+  fits = all(name in arrays and arrays[name].shape == array.shape for name, array in run.state.items())
+  if not fits or not restore_snapshot(run.engine, arrays, meta):
     return 0.0
-  for name, array in saved_book.items():
-    book.arrays[name][:] = array
-  gallery.restore(arrays)
+  run.restore(arrays)
   return float(meta["seconds"])

@@ -27,23 +27,23 @@ class SystemSource(SourceView):
     return f"system-{self.decoder}-{self.resize}"
 
   def take(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The examples with these ids, decoded and resized."""
+    """Returns the examples with these ids, decoded and resized."""
     read = lambda i: read_image(self.source.store.read(self.source.files[i]), self.decoder, self.resize, self.size)
     images = np.stack([read(int(i)) for i in ids]).astype(np.float32) / np.float32(255)
     return images, self.source.labels[np.asarray(ids)]
 
   def fingerprint(self) -> str:
-    """Of the files and of the way they are read."""
+    """Identifies the files and the way they are read."""
     text = f"{self.source.fingerprint()} {self.condition} {self.size}"
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
   def subset(self, n: int) -> SystemSource:
-    """The first n examples."""
+    """Returns the first n examples."""
     return replace(self, source=self.source.subset(n))
 
 
 def system_source(source: DataSource, decoder: str, resize: str, size: int) -> SystemSource:
-  """A source under a decoder and a resize, if it is one of encoded files and both are installed."""
+  """Returns a source under a decoder and a resize, if it is one of encoded files and both are installed."""
   if not isinstance(source, EncodedSource):
     raise InputError(f"{source.name} holds no encoded files, so it has no system noise")
   _ = DECODERS[decoder], RESIZES[resize]  # Unknown names are refused with the nearest ones.
@@ -55,6 +55,6 @@ def system_source(source: DataSource, decoder: str, resize: str, size: int) -> S
 
 
 def grid(source: EncodedSource, size: int = 224) -> list[SystemSource]:
-  """The source under every decoder and resize that is installed; NSD is taken over their accuracies."""
+  """Returns the source under every decoder and resize that is installed; NSD is taken over their accuracies."""
   decoders, resizes = available()
   return [SystemSource(source, decoder, resize, size) for decoder in decoders for resize in resizes]

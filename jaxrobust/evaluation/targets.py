@@ -13,13 +13,14 @@ import numpy as np
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.keys import item_key_data
 from jaxrobust.data.source import DataSource, SourceView
+from jaxrobust.evaluation.context import condition_of
 
 # Beside the stages of attacks, which are hashes below 2**30.
 TARGET_STAGE = 0x7FFFFFFD
 
 
 def random_targets(seed: int, ids: np.ndarray, labels: np.ndarray, classes: int) -> np.ndarray:
-  """A wrong class for each example, the same whatever the batch.
+  """Returns a wrong class for each example, the same whatever the batch.
 
   >>> random_targets(0, np.arange(4), np.array([0, 1, 2, 0]), 3).tolist()
   [2, 2, 0, 2]
@@ -43,21 +44,21 @@ class WiderSource(SourceView):
 
   @property
   def condition(self) -> str:
-    return getattr(self.source, "condition", "clean")
+    return condition_of(self.source)
 
   def take(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The source's own examples."""
+    """Returns the source's own examples."""
     return self.source.take(ids)
 
   def fingerprint(self) -> str:
-    """Of the data and the number of classes, which decides the targets."""
+    """Identifies the data and the number of classes, which decides the targets."""
     return hashlib.sha256(f"{self.source.fingerprint()} {self.classes}".encode()).hexdigest()[:16]
 
   def subset(self, n: int) -> WiderSource:
-    """The first n examples."""
+    """Returns the first n examples."""
     return replace(self, source=self.source.subset(n))
 
 
 def among(data: DataSource, classes: int) -> DataSource:
-  """The data as a classifier of so many classes sees it, for targeted attacks."""
+  """Returns the data as a classifier of so many classes sees it, for targeted attacks."""
   return data if data.num_classes == classes else WiderSource(data, classes)

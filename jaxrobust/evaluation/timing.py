@@ -1,4 +1,4 @@
-"""What a cell cost, written beside it: seconds, throughput, evaluations, and how many of them were needed."""
+"""The cost of a cell, written beside it: seconds, throughput, evaluations, and how many of them were needed."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from jaxrobust.engine.scheduler import Engine
 from jaxrobust.results.store import TIMING, sibling
 
 # What adds up over processes that work side by side.
-_TOTALS = ("slot_steps", "forwards", "backwards", "judged", "slots", "devices")
+_TOTALS = ("slot_steps", "forwards", "backwards", "judged", "dispatches", "waited", "slots", "devices")
 
 
 def timing_of(engine: Engine, seconds: float, count: int) -> dict[str, Any]:
-  """The cost of `count` examples."""
+  """Returns the cost of `count` examples."""
   stats = engine.stats
   return {
     "seconds": seconds,
@@ -25,13 +25,15 @@ def timing_of(engine: Engine, seconds: float, count: int) -> dict[str, Any]:
     "forwards": stats.forwards,
     "backwards": stats.backwards,
     "judged": stats.judged,
-    "slots": engine.options.slots,
+    "dispatches": stats.dispatches,
+    "waited": stats.waited,
+    "slots": engine.slots,
     "devices": engine.options.devices.size,
   }
 
 
 def merge_timings(paths: Iterable[Path], count: int) -> dict[str, Any] | None:
-  """The cost of a cell of `count` examples from those beside its shards: the longest time, the sum of all work."""
+  """Joins the costs beside the shards of a cell of `count` examples: the longest time, the sum of all work."""
   found = [timing for timing in map(_read, paths) if timing]
   if not found:
     return None

@@ -1,4 +1,4 @@
-"""One architecture family per file, as linen modules on NHWC images, found by name with their metadata.
+"""Models by name: `registry` builds them, `zoo` loads trained ones; `families`, `layers` and `weights` are inner rooms.
 
-May import `core` only. Every module is called as `module(images, train=False)` on normalised images.
+May import `core` only. Every module is called as `module(images, train=False)` on normalized images.
 """

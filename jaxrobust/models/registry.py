@@ -19,7 +19,7 @@ from flax import linen as nn
 from jax.extend import core
 
 from jaxrobust.core.registry import Registry
-from jaxrobust.models.head import Hypersphere
+from jaxrobust.models.layers.head import Hypersphere
 
 _MODULES = (
   "cifar_small",
@@ -33,6 +33,7 @@ _MODULES = (
   "inception",
   "mixer",
   "mobilenetv3",
+  "nas_bench_201",
   "regnet",
   "repvgg",
   "resnet",
@@ -55,12 +56,12 @@ CIFAR_MEAN, CIFAR_STD = (0.4914, 0.4822, 0.4465), (0.2471, 0.2435, 0.2616)
 
 @dataclass(frozen=True)
 class ModelSpec:
-  """How to build a model and what to feed it.
+  """The recipe of a model: how to build it and what to feed it.
 
   Attributes:
     build: `build(num_classes=…, **options)` returns a linen module.
     input_size: (H, W, C) the architecture was made for.
-    mean, std: the normalisation its published weights use.
+    mean, std: the normalization its published weights use.
     description: one line for `jaxrobust list models`.
     num_classes: classes of its published weights, the default of `make_model`.
     crop_fraction: side of the central crop over the side of the resized image, in its published evaluation.
@@ -90,7 +91,7 @@ def imagenet_spec(
   crop_fraction: float = 0.875,
   interpolation: str = "bilinear",
 ) -> ModelSpec:
-  """A network for the 1,000 classes of ImageNet."""
+  """Describes a network for the 1,000 classes of ImageNet."""
   return ModelSpec(build, (size, size, 3), mean, std, description, 1000, crop_fraction, interpolation, reference)
 
 
@@ -101,20 +102,20 @@ def cifar_spec(
   mean: tuple[float, ...] = CIFAR_MEAN,
   std: tuple[float, ...] = CIFAR_STD,
 ) -> ModelSpec:
-  """A network for the 10 classes and 32 pixels of CIFAR-10."""
+  """Describes a network for the 10 classes and 32 pixels of CIFAR-10."""
   return ModelSpec(build, (32, 32, 3), mean, std, description)
 
 
 def _load() -> None:
   for module in _MODULES:
-    importlib.import_module(f"jaxrobust.models.{module}")
+    importlib.import_module(f"jaxrobust.models.families.{module}")
 
 
 MODELS: Registry[ModelSpec] = Registry("model", _load)
 
 
 def make_model(name: str, num_classes: int | None = None, **options: Any) -> nn.Module:
-  """The linen module `name`, with as many classes as its published weights have unless told otherwise.
+  """Builds the linen module `name`, with as many classes as its published weights have unless told otherwise.
 
   Any network takes the option `hypersphere`, the scale of `head.Hypersphere`.
 
@@ -127,7 +128,7 @@ def make_model(name: str, num_classes: int | None = None, **options: Any) -> nn.
 
 
 def list_models(pattern: str = "*") -> list[str]:
-  """The registered names that match a shell pattern.
+  """Returns the registered names that match a shell pattern.
 
   >>> "resnet20" in list_models("resnet*")
   True
@@ -136,13 +137,13 @@ def list_models(pattern: str = "*") -> list[str]:
 
 
 def abstract_variables(module: nn.Module, input_size: tuple[int, int, int]) -> Any:
-  """Shapes and types of a module's variables, without computing anything."""
+  """Returns shapes and types of a module's variables, without computing anything."""
   image = jax.ShapeDtypeStruct((1, *input_size), jnp.float32)
   return jax.eval_shape(lambda x: module.init(_keys(), x), image)
 
 
 def abstract_model(name: str, num_classes: int | None = None) -> tuple[Any, Any]:
-  """Shapes of the logits of one image and of the variables, for the model called `name` at its own input size."""
+  """Returns shapes of the logits of one image and of the variables, for the model `name` at its own input size."""
   return _abstract_model(name, MODELS[name].num_classes if num_classes is None else num_classes)
 
 
@@ -153,7 +154,7 @@ def _abstract_model(name: str, num_classes: int) -> tuple[Any, Any]:
 
 
 def _keys() -> dict[str, Any]:
-  """One key for weights, one for networks that draw noise even in evaluation."""
+  """Returns one key for weights, one for networks that draw noise even in evaluation."""
   return {"params": jax.random.key(0), "noise": jax.random.key(1)}
 
 
@@ -196,6 +197,6 @@ def _multiply_adds(jaxpr: Any) -> int:
 
 
 def _is_conv2d(equation: Any) -> bool:
-  """Whether an equation is the shared convolution, which has several forms inside."""
+  """Returns whether an equation is the shared convolution, which has several forms inside."""
   inner = equation.params.get("call_jaxpr")
   return equation.primitive.name == "custom_vjp_call" and inner.jaxpr.debug_info.func_name == "conv2d"

@@ -12,43 +12,50 @@ import json
 import math
 import os
 import pathlib
-import uuid
 from typing import Any
 
 import flax
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
+from flax import linen as nn
 
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.errors import CorruptFileError, InputError, StorageError, first_line
 from jaxrobust.core.files import write_json
 from jaxrobust.core.validation import is_number
-from jaxrobust.models.identity import identity, is_ours
-from jaxrobust.models.portable import SHIPPED, WEIGHTS, read_portable, shipped, write_weights
 from jaxrobust.models.registry import MODELS, abstract_variables, make_model
+from jaxrobust.models.weights.portable import SHIPPED, WEIGHTS, read_portable, shipped, write_weights
 
 _METADATA = "classifier.json"
 _WEIGHTS = "weights"
+# How the fingerprints of functions begin that nobody gave a name.
+UNNAMED = "unnamed-"
 
 
 def fingerprint(classifier: Classifier) -> str:
-  """A short hash over every weight, name, shape and dtype: equal networks, equal fingerprints.
+  """Returns a short hash over every weight, name, shape and dtype: equal networks, equal fingerprints.
 
-  Of an architecture of this package that is all; of any other function or module also what it computes (`identity`).
-  Where that cannot be known, each fingerprint is a new one, so that no result is taken for that of another network.
+  Of an architecture of this package that is all; of any other function or module also the name and version that its
+  maker gave. Without a name nothing tells it from another one with these weights, so its fingerprint says `UNNAMED`.
   """
-  digest = hashlib.sha256(f"{classifier.num_classes} {classifier.randomised}".encode())
-  if not is_ours(classifier.module):
-    known = identity(classifier.apply)
-    if known is None:
-      return f"unknown-{uuid.uuid4().hex[:16]}"
-    digest.update(known.encode())
+  digest = hashlib.sha256(f"{classifier.num_classes} {classifier.randomized}".encode())
+  ours = is_ours(classifier.module)
+  if not ours:
+    digest.update(f"called {classifier.called!r}".encode())
   for path, leaf in jax.tree_util.tree_leaves_with_path(classifier.variables):
     array = np.ascontiguousarray(leaf)
     digest.update(f"{jax.tree_util.keystr(path)} {array.shape} {array.dtype}".encode())
     digest.update(array.tobytes())
-  return digest.hexdigest()[:16]
+  return ("" if ours or classifier.called else UNNAMED) + digest.hexdigest()[:16]
+
+
+def is_ours(module: Any) -> bool:
+  """Whether a linen module is an architecture of this package through and through."""
+  if not isinstance(module, nn.Module) or type(module).__module__.partition(".")[0] != __name__.partition(".")[0]:
+    return False
+  parts = (getattr(module, name) for name in module.__dataclass_fields__ if name not in ("parent", "name"))
+  return all(is_ours(part) for part in parts if isinstance(part, nn.Module))
 
 
 def save_classifier(
@@ -95,7 +102,7 @@ def _checkpointer() -> ocp.StandardCheckpointer:
 
 
 def read_metadata(folder: str | os.PathLike) -> dict[str, Any] | None:
-  """The metadata of a classifier folder; None where there is no finished classifier."""
+  """Reads the metadata of a classifier folder; None where there is no finished classifier."""
   path = pathlib.Path(folder) / _METADATA
   try:
     metadata = json.loads(path.read_text())
@@ -105,7 +112,7 @@ def read_metadata(folder: str | os.PathLike) -> dict[str, Any] | None:
       if not isinstance(metadata[key], kind):
         raise TypeError(f"{key} is {metadata[key]!r}")
     for key in ("mean", "std"):
-      if not _is_colour(metadata[key]):
+      if not _is_color(metadata[key]):
         raise TypeError(f"{key} is {metadata[key]!r}")
     return {key: metadata[key] for key in kinds}
   except (FileNotFoundError, NotADirectoryError):
@@ -114,21 +121,21 @@ def read_metadata(folder: str | os.PathLike) -> dict[str, Any] | None:
     raise CorruptFileError(f"{path} is not a classifier's metadata: {error!r}") from None
 
 
-def _is_colour(value: Any) -> bool:
-  """Whether a value is a finite number, or a list of one for each channel."""
+def _is_color(value: Any) -> bool:
+  """Returns whether a value is a finite number, or a list of one for each channel."""
   numbers = value if isinstance(value, list) and value else [value]
   return all(is_number(x, int | float) and math.isfinite(x) for x in numbers)
 
 
 def find_classifier(path: str | os.PathLike) -> pathlib.Path:
-  """The folder of a classifier, given as a path or as the name of one that ships with this package."""
+  """Returns the folder of a classifier, given as a path or as the name of one that ships with this package."""
   folder = pathlib.Path(path).absolute()
   name = os.fspath(path)
   return SHIPPED / name if not folder.exists() and name in shipped() else folder
 
 
 def load_classifier(path: str | os.PathLike) -> Classifier:
-  """A classifier from a folder that `save_classifier` or `save_portable` wrote, or one of the package by name."""
+  """Loads a classifier from a folder of `save_classifier` or `save_portable`, or one of the package by name."""
   folder = find_classifier(path)
   metadata = read_metadata(folder)
   if metadata is None:

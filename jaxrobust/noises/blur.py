@@ -16,13 +16,13 @@ from jaxrobust.noises.resampling import Rows, choose, filter_matrix, gaussian, l
 
 
 def gaussian_blur(image: Array, key: Array, rows: Rows, severity: Array | int) -> Array:
-  """A Gaussian of the given sigma, cut off after four of them."""
+  """Blurs with a Gaussian of the given sigma, cut off after four of them."""
   del key
   return gaussian(image, [row[0] for row in rows], severity)
 
 
 def disk(radius: float, alias_blur: float) -> np.ndarray:
-  """A disk of that radius with a slightly blurred rim, summing to about 1.
+  """Returns a disk of that radius with a slightly blurred rim, summing to about 1.
 
   Up to a radius of 8 it sits in 17x17 pixels and its rim is blurred over 3x3 of them, above over 5x5.
 
@@ -42,7 +42,7 @@ def defocus_blur(image: Array, key: Array, rows: Rows, severity: Array | int) ->
   """Convolution with a disk, mirrored at the border.
 
   Spelled out as shifted sums over whole rows: with three channels that is several times as fast on CPU as a
-  convolution or as products of matrices. Rows above and below the centre have the same weights and are added first.
+  convolution or as products of matrices. Rows above and below the center have the same weights and are added first.
   """
   del key
   kernels = [disk(*row) for row in rows]
@@ -66,7 +66,7 @@ def defocus_blur(image: Array, key: Array, rows: Rows, severity: Array | int) ->
 
 
 def zoom_blur(image: Array, key: Array, rows: Rows, severity: int) -> Array:
-  """The mean of the image and of enlargements of its middle, linearly interpolated along one axis and the other."""
+  """Averages the image and enlargements of its middle, linearly interpolated along one axis and the other."""
   del key
   total = image
   for factor in rows[severity]:

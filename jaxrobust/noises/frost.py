@@ -1,7 +1,7 @@
 """Frost: a picture of frosted glass mixed into the image (Hendrycks and Dietterich 2019, arXiv:1903.12261).
 
-The authors' six pictures, of which their code draws the first five, have no clear licence. Who has them names their
-folder; for everybody else a procedural texture with their colours and roughness takes their place.
+The authors' six pictures, of which their code draws the first five, have no clear license. Who has them names their
+folder; for everybody else a procedural texture with their colors and roughness takes their place.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def frost(image: Array, key: Array, rows: Rows, severity: Array | int, folder: s
   return image_weight * image + frost_weight * cut
 
 
-# Mean colour and deviation of cut-outs from the authors' first five pictures, and how much their brightness varies.
-_FROST_COLOURS = (
+# Mean color and deviation of cut-outs from the authors' first five pictures, and how much their brightness varies.
+_FROST_COLORS = (
   (0.292, 0.576, 0.643),
   (0.773, 0.790, 0.826),
   (0.776, 0.793, 0.830),
@@ -52,13 +52,13 @@ def frost_texture(key: Array, height: int, width: int, fine: bool) -> Array:
   # Folding at the middle turns contour lines into the bright needles of ice.
   needles = heights - 1.5 * jnp.abs(heights - heights.mean())
   pattern = (needles - needles.mean()) / jnp.maximum(needles.std(), 1e-6)
-  pane = jax.random.randint(pane_key, (), 0, len(_FROST_COLOURS))
-  colour = jnp.array(_FROST_COLOURS)[pane] + _FROST_SHADE * jax.random.normal(shade_key)
-  return jnp.clip(colour + jnp.array(_FROST_DEVIATIONS)[pane] * pattern[..., None], 0, 1)
+  pane = jax.random.randint(pane_key, (), 0, len(_FROST_COLORS))
+  color = jnp.array(_FROST_COLORS)[pane] + _FROST_SHADE * jax.random.normal(shade_key)
+  return jnp.clip(color + jnp.array(_FROST_DEVIATIONS)[pane] * pattern[..., None], 0, 1)
 
 
 def _cut_out(key: Array, shape: tuple[int, ...], textures: list[np.ndarray]) -> Array:
-  """A random window of a random texture."""
+  """Returns a random window of a random texture."""
   which, where = jax.random.split(key)
   height = max(texture.shape[0] for texture in textures)
   width = max(texture.shape[1] for texture in textures)
@@ -72,7 +72,7 @@ def _cut_out(key: Array, shape: tuple[int, ...], textures: list[np.ndarray]) -> 
 
 @functools.cache
 def load_pictures(folder: str, height: int, width: int, scale: float) -> list[np.ndarray]:
-  """The authors' pictures, uint8, at a scale; enlarged where a picture would be smaller than the image."""
+  """Returns the authors' pictures, uint8, at a scale; enlarged where a picture would be smaller than the image."""
   from PIL import Image
 
   pictures = []

@@ -30,7 +30,7 @@ def pixelate(image: Array, key: Array, rows: Rows, severity: Array | int) -> Arr
 
   def make(s: int, size: int) -> np.ndarray:
     small = int(size * rows[s][0])
-    # Pillow enlarges by looking up the source of each pixel's centre.
+    # Pillow enlarges by looking up the source of each pixel's center.
     source = np.minimum(((np.arange(size) + 0.5) * small / size).astype(int), small - 1)
     return box_matrix(size, small)[source]
 
@@ -44,12 +44,12 @@ def pixelate(image: Array, key: Array, rows: Rows, severity: Array | int) -> Arr
 
 
 def _to_level(values: Array) -> Array:
-  # Means of a few whole numbers come out a hair off a half.
+  # Means of a few integers come out a hair off a half.
   return jnp.floor(values + 0.5 + 1e-3)
 
 
 def elastic_transform(image: Array, key: Array, rows: Rows, severity: Array | int) -> Array:
-  """A random affine map, then smooth random displacements."""
+  """Applies a random affine map, then smooth random displacements."""
   strength, _, shift = choose(rows, severity)
   affine_key, noise_key = jax.random.split(key)
   height, width = image.shape[:2]
@@ -71,9 +71,9 @@ def _affine(image: Array, shifts: Array) -> Array:
   The authors put (height, width) where (x, y) belongs, which matters for images that are not square.
   """
   height, width = image.shape[:2]
-  centre = np.array([height // 2, width // 2], np.float32)
+  center = np.array([height // 2, width // 2], np.float32)
   square = min(height, width) // 3
-  corners = (centre + square * np.array([[1, 1], [1, -1], [-1, -1]])).astype(np.float32)
+  corners = (center + square * np.array([[1, 1], [1, -1], [-1, -1]])).astype(np.float32)
   goal = jnp.concatenate([corners + shifts, jnp.ones((3, 1))], axis=1)
   # Where each output pixel comes from: the map from the shifted corners back to the corners.
   back = _inverse3(goal) @ corners
@@ -84,7 +84,7 @@ def _affine(image: Array, shifts: Array) -> Array:
 
 
 def _inverse3(matrix: Array) -> Array:
-  """The inverse of a 3x3 matrix by cofactors: far cheaper to compile than a general solver."""
+  """Returns the inverse of a 3x3 matrix by cofactors: far cheaper to compile than a general solver."""
   a, b, c = matrix
   columns = jnp.stack([jnp.cross(b, c), jnp.cross(c, a), jnp.cross(a, b)], axis=1)
   return columns / jnp.dot(a, jnp.cross(b, c))

@@ -1,9 +1,9 @@
 """JPEG compression on the device: the codec of libjpeg up to entropy coding, which loses nothing.
 
-Colours to YCbCr, chroma halved in both directions (4:2:0), 8x8 cosine transform, division by the quality's tables and
+Colors to YCbCr, chroma halved in both directions (4:2:0), 8x8 cosine transform, division by the quality's tables and
 rounding, and all the way back with libjpeg's smooth ("fancy") chroma upsampling. Tables and scaling are those of
 annex K of the standard (ITU-T T.81) and libjpeg's `jpeg_set_quality`. libjpeg computes in integers and rounds between
-the two passes of a transform; so does this, with whole numbers in float32, because a coefficient that falls on the
+the two passes of a transform; so does this, with integers in float32, because a coefficient that falls on the
 other side of a rounding changes 64 pixels.
 """
 
@@ -40,17 +40,17 @@ _TO_YCC = (
 
 
 def _cosines() -> np.ndarray:
-  """The one-dimensional transform, times the square root of 8 as libjpeg has it."""
+  """Returns the one-dimensional transform, times the square root of 8 as libjpeg has it."""
   k, n = np.arange(8)[:, None], np.arange(8)
   matrix = np.sqrt(2) * np.cos((2 * n + 1) * k * np.pi / 16)
   matrix[0] /= np.sqrt(2)
   return matrix.astype(np.float32)
 
 
-def quantisation_tables(quality: Array | float) -> Array:
-  """The luma and the chroma table (2, 8, 8) of a quality from 1 to 100.
+def quantization_tables(quality: Array | float) -> Array:
+  """Returns the luma and the chroma table (2, 8, 8) of a quality from 1 to 100.
 
-  >>> [int(table[0, 0]) for table in quantisation_tables(25.0)]
+  >>> [int(table[0, 0]) for table in quantization_tables(25.0)]
   [32, 34]
   """
   scale = jnp.where(quality < 50, jnp.floor(5000 / quality), 200 - 2 * quality)
@@ -59,13 +59,13 @@ def quantisation_tables(quality: Array | float) -> Array:
 
 
 def through_jpeg(image: Array, quality: Array | float) -> Array:
-  """An RGB image (H, W, 3) in [0, 1] after compression with that quality (Pillow's default settings)."""
+  """Returns an RGB image (H, W, 3) in [0, 1] after compression with that quality (Pillow's default settings)."""
   height, width = image.shape[:2]
   levels = jnp.round(image * 255).astype(jnp.int32)
   levels = jnp.pad(levels, ((0, -height % 16), (0, -width % 16), (0, 0)), mode="edge")
   red, green, blue = levels[..., 0], levels[..., 1], levels[..., 2]
   ycc = [r * red + g * green + b * blue + offset >> 16 for r, g, b, offset in _TO_YCC]
-  luma_table, chroma_table = quantisation_tables(quality)
+  luma_table, chroma_table = quantization_tables(quality)
   luma = _through_blocks(ycc[0], luma_table)[:height, :width]
   half = (-(-height // 2), -(-width // 2))
   chroma = [
@@ -79,7 +79,7 @@ def through_jpeg(image: Array, quality: Array | float) -> Array:
 
 
 def through_host_jpeg(image: np.ndarray, quality: int) -> np.ndarray:
-  """The same by Pillow, on the host: the reference that `through_jpeg` is tested against."""
+  """Returns the same by Pillow, on the host: the reference that `through_jpeg` is tested against."""
   import io
 
   from PIL import Image
@@ -97,18 +97,18 @@ def jpeg_compression(image: Array, key: Array, rows: Rows, severity: Array | int
 
 
 def _downsample(plane: Array) -> Array:
-  """Means of 2x2, rounded up and down in turns from column to column, as libjpeg does to stay unbiased."""
+  """Returns means of 2x2, rounded up and down in turns from column to column, as libjpeg does to stay unbiased."""
   height, width = plane.shape
   total = plane.reshape(height // 2, 2, width // 2, 2).sum((1, 3))
   return total + 1 + jnp.arange(width // 2) % 2 >> 2
 
 
 def _through_blocks(plane: Array, table: Array) -> Array:
-  """Transforms, quantises and restores each 8x8 block of a plane of levels."""
+  """Transforms, quantizes and restores each 8x8 block of a plane of levels."""
   height, width = plane.shape
   cosines, highest = _cosines(), jax.lax.Precision.HIGHEST
   blocks = (plane - 128).astype(jnp.float32).reshape(height // 8, 8, width // 8, 8)
-  # Rows are kept to a quarter, the transform itself (8 times the orthonormal one) to whole numbers.
+  # Rows are kept to a quarter, the transform itself (8 times the orthonormal one) to integers.
   rows = jnp.floor(4 * jnp.einsum("bicj,vj->bicv", blocks, cosines, precision=highest) + 0.5)
   frequencies = jnp.floor(jnp.einsum("ui,bicv->bcuv", cosines, rows, precision=highest) / 4 + 0.5)
   # Halves are rounded away from zero.

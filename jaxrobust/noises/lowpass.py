@@ -1,6 +1,6 @@
 """Low-pass filtering, to ask which frequencies a classifier lives on (ARES-Bench, arXiv:2302.14301, Eq. 4).
 
-x_b = IDFT(mask_b · DFT(x)), where the mask keeps the centred square of frequencies of side b: bandwidth 1 keeps the
+x_b = IDFT(mask_b · DFT(x)), where the mask keeps the centered square of frequencies of side b: bandwidth 1 keeps the
 mean alone, the image's side keeps everything.
 """
 
@@ -11,7 +11,7 @@ from jax import Array
 
 
 def low_pass(image: Array, bandwidth: Array | int) -> Array:
-  """An image (H, W, C) with the frequencies of a centred square of side `bandwidth` alone, clipped to [0, 1].
+  """Returns an image (H, W, C) with the frequencies of a centered square of side `bandwidth` alone, clipped to [0, 1].
 
   >>> image = jnp.linspace(0, 1, 8 * 8 * 3).reshape(8, 8, 3)
   >>> bool(jnp.allclose(low_pass(image, 8), image, atol=1e-6)), bool(low_pass(image, 1).std((0, 1)).max() < 1e-6)
@@ -24,6 +24,6 @@ def low_pass(image: Array, bandwidth: Array | int) -> Array:
 
 
 def _kept(size: int, bandwidth: Array | int) -> Array:
-  """Which of `size` frequencies lie in a centred window, in the order of the transform."""
+  """Returns which of `size` frequencies lie in a centered window, in the order of the transform."""
   frequency = jnp.round(jnp.fft.fftfreq(size) * size)
   return (frequency >= -(bandwidth // 2)) & (frequency < bandwidth - bandwidth // 2)

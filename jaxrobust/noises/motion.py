@@ -2,7 +2,7 @@
 
 Hendrycks and Dietterich 2019, arXiv:1903.12261. Motion blur follows ImageMagick's MotionBlurImage, which the
 authors call: one-sided Gaussian weights along a line of whole pixels, outer pixels repeated. At a given angle the two
-agree to ±1 grey level everywhere (PSNR above 77 dB for every severity); snow differs in its random numbers alone.
+agree to ±1 gray level everywhere (PSNR above 77 dB for every severity); snow differs in its random numbers alone.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _one_by_one(function: Callable[..., Array]) -> Callable[..., Array]:
 
 @_one_by_one
 def _blur_along(padded: Array, weights: Array, dy: Array, dx: Array) -> Array:
-  """The weighted sum of views of an image padded by the number of weights on each side."""
+  """Returns the weighted sum of views of an image padded by the number of weights on each side."""
   reach = len(weights)
   shape = (padded.shape[0] - 2 * reach, padded.shape[1] - 2 * reach, padded.shape[2])
 
@@ -36,7 +36,7 @@ def _blur_along(padded: Array, weights: Array, dy: Array, dx: Array) -> Array:
 
 
 def blur_along(image: Array, radius: Array, sigma: Array, angle: Array, largest_radius: int) -> Array:
-  """Motion blur of an image (H, W, C) towards an angle in degrees.
+  """Motion blur of an image (H, W, C) toward an angle in degrees.
 
   >>> line = blur_along(jnp.zeros((32, 32, 1)).at[16, 16].set(1.0), 3.0, 1.0, 0.0, 3)
   >>> bool((line[16, 10:17, 0] > 0).all()), round(float(line.sum()), 5)
@@ -45,7 +45,7 @@ def blur_along(image: Array, radius: Array, sigma: Array, angle: Array, largest_
   width = 2 * largest_radius + 1
   step = jnp.arange(width, dtype=jnp.float32)
   weights = jnp.where(step < 2 * radius + 1, jnp.exp(-(step**2) / (2 * sigma**2)), 0.0)
-  # Where the line leaves a small image altogether, it stops without being renormalised.
+  # Where the line leaves a small image altogether, it stops without being renormalized.
   dy = jnp.ceil(step * jnp.sin(jnp.deg2rad(angle)) - 0.5).astype(jnp.int32)
   dx = jnp.ceil(step * jnp.cos(jnp.deg2rad(angle)) - 0.5).astype(jnp.int32)
   inside = (jnp.abs(dy) < image.shape[0]) & (jnp.abs(dx) < image.shape[1])
@@ -55,14 +55,14 @@ def blur_along(image: Array, radius: Array, sigma: Array, angle: Array, largest_
 
 
 def motion_blur(image: Array, key: Array, rows: Rows, severity: Array | int) -> Array:
-  """Motion towards an angle between -45 and 45 degrees."""
+  """Motion toward an angle between -45 and 45 degrees."""
   radius, sigma = choose(rows, severity)
   angle = jax.random.uniform(key, minval=-45.0, maxval=45.0)
   return blur_along(image, radius, sigma, angle, _largest(rows, 0))
 
 
 def snow(image: Array, key: Array, rows: Rows, severity: Array | int) -> Array:
-  """Bleached colours, and flakes that fall from two sides: enlarged noise, thresholded, blurred by its motion."""
+  """Bleached colors, and flakes that fall from two sides: enlarged noise, thresholded, blurred by its motion."""
   loc, scale, _, threshold, radius, sigma, share = choose(rows, severity)
   noise_key, angle_key = jax.random.split(key)
   flakes = loc + scale * jax.random.normal(noise_key, image.shape[:2])
@@ -80,7 +80,7 @@ def falling(flakes: Array, threshold: Array, radius: Array, sigma: Array, angle:
 
 
 def with_snow(image: Array, fall: Array, share: Array | float) -> Array:
-  """An image bleached to a share of itself, with falling snow and the same snow turned by half a turn."""
+  """Returns an image bleached to a share of itself, with falling snow and the same snow turned by half a turn."""
   luma = (image @ jnp.array([0.299, 0.587, 0.114]))[..., None]
   bleached = share * image + (1 - share) * jnp.maximum(image, luma * 1.5 + 0.5)
   return bleached + fall + fall[::-1, ::-1]

@@ -36,7 +36,7 @@ def impulse_noise(image: Array, key: Array, rows: Rows, severity: Array | int) -
 def shot_noise(image: Array, key: Array, rows: Rows, severity: Array | int) -> Array:
   """Poisson(c x) / c: light arrives in c photons at most.
 
-  Inverts the distribution function, tabulated for the 256 grey levels, by bisection: exact for 8-bit images (as
+  Inverts the distribution function, tabulated for the 256 gray levels, by bisection: exact for 8-bit images (as
   the authors' are), and without the rejections that make a batch wait for its unluckiest value.
   """
   (photons,) = choose(rows, severity)
@@ -55,7 +55,7 @@ def shot_noise(image: Array, key: Array, rows: Rows, severity: Array | int) -> A
 
 
 def _poisson_distribution(photons: float, bits: int) -> np.ndarray:
-  """P(count <= k) for each of the 256 grey levels and k < 2**bits."""
+  """P(count <= k) for each of the 256 gray levels and k < 2**bits."""
   counts = np.arange(2**bits)
   mean = photons * np.arange(256)[:, None] / 255
   log_factorial = np.cumsum(np.log(np.maximum(counts, 1)))

@@ -19,8 +19,9 @@ from jax import Array
 
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.keys import item_key_data
+from jaxrobust.core.mesh import map_rows
 from jaxrobust.core.registry import Registry
-from jaxrobust.noises import blur, colour, frost, geometry, jpeg, motion, pixels, spatter, tables, weather
+from jaxrobust.noises import blur, color, frost, geometry, jpeg, motion, pixels, spatter, tables, weather
 
 SMALLEST = 32
 SEVERITIES = 5
@@ -55,9 +56,9 @@ NOISES.register("snow")(Corruption(motion.snow))
 NOISES.register("frost")(Corruption(frost.frost))
 NOISES.register("fog")(Corruption(weather.fog))
 NOISES.register("spatter")(Corruption(spatter.spatter))
-NOISES.register("brightness")(Corruption(colour.brightness, random=False))
-NOISES.register("contrast")(Corruption(colour.contrast, random=False))
-NOISES.register("saturate")(Corruption(colour.saturate, random=False))
+NOISES.register("brightness")(Corruption(color.brightness, random=False))
+NOISES.register("contrast")(Corruption(color.contrast, random=False))
+NOISES.register("saturate")(Corruption(color.saturate, random=False))
 NOISES.register("jpeg_compression")(Corruption(jpeg.jpeg_compression, random=False))
 NOISES.register("pixelate")(Corruption(geometry.pixelate, random=False))
 NOISES.register("elastic_transform")(Corruption(geometry.elastic_transform))
@@ -82,16 +83,20 @@ class Noise:
   frost_folder: str | None = None
 
   def __call__(self, image: Array, key: Array) -> Array:
-    """One corrupted image (H, W, 3), in the 256 grey levels of a file."""
+    """Returns one corrupted image (H, W, 3), in the 256 gray levels of a file."""
     return self._corrupt(image, key, self.severity - 1)
 
-  def batch(self, images: np.ndarray, seed: int, ids: np.ndarray) -> np.ndarray:
-    """Corrupted images (N, H, W, 3); the noise belongs to (seed, corruption, id), whatever the batch."""
+  def batch(self, images: np.ndarray, seed: int, ids: np.ndarray, rows: int | None = None) -> np.ndarray:
+    """Returns corrupted images (N, H, W, 3); the noise belongs to (seed, corruption, id), whatever the batch.
+
+    Args:
+      rows: images per device at once, on all devices; all of them on one by default.
+    """
     check_size(images.shape[1:])
     words = np.stack([noise_key_data(self.name, seed, int(example)) for example in ids])
     # Severities share a program, unless their shapes differ.
     shared = self if NOISES[self.name].static else replace(self, severity=1)
-    return np.asarray(_program(shared)(images, words, self.severity - 1))
+    return map_rows(_program(shared), rows or len(images), (images, words), self.severity - 1)
 
   @property
   def id(self) -> str:
@@ -111,7 +116,7 @@ class Noise:
 def make_noise(
   name: str, severity: int, table: int = 224, jpeg_quality: int | None = None, frost_folder: str | None = None
 ) -> Noise:
-  """The corruption of that name and severity.
+  """Returns the corruption of that name and severity.
 
   >>> make_noise("fog", 3).id
   'fog-3'
@@ -119,33 +124,33 @@ def make_noise(
   Traceback (most recent call last):
   jaxrobust.core.errors.UnknownNameError: unknown corruption 'fogg'; did you mean 'fog'?
   """
-  _ = NOISES[name]  # Unknown names are refused with the nearest ones.
+  _ = NOISES[name]  # Unknown names raise UnknownNameError with the nearest ones.
   tables.rows(name, table)
   if severity not in range(1, SEVERITIES + 1):
-    raise InputError(f"severity is a whole number from 1 to {SEVERITIES}, got {severity!r}")
+    raise InputError(f"severity must be an integer from 1 to {SEVERITIES}, got {severity!r}")
   if jpeg_quality is not None and not 1 <= jpeg_quality <= 100:
     raise InputError(f"a JPEG quality is a number from 1 to 100, got {jpeg_quality!r}")
   return Noise(name, severity, table, jpeg_quality, frost_folder if name == "frost" else None)
 
 
 def check_size(shape: tuple[int, ...]) -> None:
-  """Refuses images that are not RGB or too small for the corruptions to make sense."""
+  """Raises InputError for images that are not RGB or too small for the corruptions to make sense."""
   if len(shape) != 3 or shape[2] != 3 or min(shape[:2]) < SMALLEST:
     raise InputError(f"corruptions need RGB images of at least {SMALLEST}x{SMALLEST}, got {shape}")
 
 
 def noise_key_data(name: str, seed: int, example: int) -> np.ndarray:
-  """The words of an example's key: shared by all severities, so that curves over severity are smooth."""
+  """Returns the words of an example's key: shared by all severities, so that curves over severity are smooth."""
   return item_key_data(seed, example, zlib.crc32(name.encode()), 0)
 
 
 @functools.cache
 def _program(noise: Noise) -> Callable[..., Array]:
-  """The jitted program for batches; the severity is traced unless shapes depend on it."""
+  """Returns the program for batches; the severity is traced unless shapes depend on it."""
 
   def run(images: Array, words: Array, severity: Array) -> Array:
     index = noise.severity - 1 if NOISES[noise.name].static else severity
     one = lambda image, word: noise._corrupt(image, jax.random.wrap_key_data(word), index)
     return jax.vmap(one)(images, words)
 
-  return jax.jit(run)
+  return run

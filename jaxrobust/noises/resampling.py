@@ -1,6 +1,6 @@
 """Filters and resizes as matrices: one for each axis, so that a blur of any width is two matrix products.
 
-A row of a matrix says which source pixels an output pixel is made of; the behaviour at the border is folded
+A row of a matrix says which source pixels an output pixel is made of; the behavior at the border is folded
 into the outermost columns. Matrices are made by numpy, in double precision, while a program is traced; products
 of this kind are what every backend does best, and on CPU they beat convolutions of few channels by far.
 """
@@ -28,7 +28,7 @@ def reflect(position: np.ndarray, size: int) -> np.ndarray:
 
 
 def mirror(position: np.ndarray, size: int) -> np.ndarray:
-  """Mirrors positions at the outer pixels' centres (d c b | a b c d | c b a).
+  """Mirrors positions at the outer pixels' centers (d c b | a b c d | c b a).
 
   >>> mirror(np.arange(-3, 6), 3)
   array([1, 2, 1, 0, 1, 2, 1, 0, 1])
@@ -43,7 +43,7 @@ def nearest(position: np.ndarray, size: int) -> np.ndarray:
 
 
 def filter_matrix(taps: np.ndarray, size: int, border: Callable[[np.ndarray, int], np.ndarray]) -> np.ndarray:
-  """The (size, size) matrix that correlates an axis with an odd number of taps.
+  """Returns the (size, size) matrix that correlates an axis with an odd number of taps.
 
   >>> filter_matrix(np.array([1, 0, 0]), 3, nearest)
   array([[1., 0., 0.],
@@ -59,14 +59,14 @@ def filter_matrix(taps: np.ndarray, size: int, border: Callable[[np.ndarray, int
 
 
 def gaussian_taps(sigma: float, truncate: float = 4.0) -> np.ndarray:
-  """A normalised Gaussian cut off after `truncate` deviations, as scipy.ndimage makes it."""
+  """Returns a normalized Gaussian cut off after `truncate` deviations, as scipy.ndimage makes it."""
   radius = int(truncate * sigma + 0.5)
   taps = np.exp(-0.5 * (np.arange(-radius, radius + 1) / max(sigma, 1e-12)) ** 2)
   return taps / taps.sum()
 
 
 def zoom_positions(size: int, factor: float) -> np.ndarray:
-  """Where the pixels of an axis come from when its middle is enlarged: scipy.ndimage.zoom, order 1, trimmed."""
+  """Returns where the pixels of an axis come from when its middle is enlarged: scipy.ndimage.zoom, order 1, trimmed."""
   crop = int(np.ceil(size / factor))
   out = round(crop * factor)
   row = np.arange(size) + (out - size) // 2
@@ -74,30 +74,30 @@ def zoom_positions(size: int, factor: float) -> np.ndarray:
 
 
 def zoom_matrix(size: int, factor: float) -> np.ndarray:
-  """The same as a (size, size) matrix of linear interpolation."""
+  """Returns the same as a (size, size) matrix of linear interpolation."""
   return np.maximum(0, 1 - np.abs(zoom_positions(size, factor)[:, None] - np.arange(size)))
 
 
 def box_matrix(size: int, new_size: int) -> np.ndarray:
-  """The (new_size, size) means of Pillow's BOX filter."""
+  """Returns the (new_size, size) means of Pillow's BOX filter."""
   scale = size / new_size
   support = 0.5 * max(scale, 1.0)
-  centre = (np.arange(new_size) + 0.5) * scale
-  low = np.maximum((centre - support + 0.5).astype(int), 0)[:, None]
-  high = np.minimum((centre + support + 0.5).astype(int), size)[:, None]
+  center = (np.arange(new_size) + 0.5) * scale
+  low = np.maximum((center - support + 0.5).astype(int), 0)[:, None]
+  high = np.minimum((center + support + 0.5).astype(int), size)[:, None]
   source = np.arange(size)
-  distance = (source + 0.5 - centre[:, None]) / max(scale, 1.0)
+  distance = (source + 0.5 - center[:, None]) / max(scale, 1.0)
   weights = ((source >= low) & (source < high) & (distance > -0.5) & (distance <= 0.5)).astype(float)
   return weights / weights.sum(1, keepdims=True)
 
 
 def select(values: np.ndarray | Sequence, severity: Array | int) -> Array:
-  """The entry of a table made while tracing that belongs to a severity counted from 0."""
+  """Returns the entry of a table made while tracing that belongs to a severity counted from 0."""
   return jnp.asarray(np.asarray(values), jnp.float32)[severity]
 
 
 def choose(rows: Rows, severity: Array | int) -> list[Array]:
-  """The parameters of a severity counted from 0, as scalars."""
+  """Returns the parameters of a severity counted from 0, as scalars."""
   return list(select(rows, severity))
 
 

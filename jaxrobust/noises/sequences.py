@@ -19,7 +19,7 @@ from jax import Array
 
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.registry import Registry
-from jaxrobust.noises.colour import shift_value
+from jaxrobust.noises.color import shift_value
 from jaxrobust.noises.motion import blur_along, falling, with_snow
 from jaxrobust.noises.pixels import shot_noise
 from jaxrobust.noises.resampling import (
@@ -57,14 +57,14 @@ SEQUENCES: Registry[Frames] = Registry("sequence")
 
 @dataclass(frozen=True)
 class Sequence:
-  """A perturbation sequence: `sequence(image, key)` is (frames, H, W, 3), in 256 grey levels."""
+  """A perturbation sequence: `sequence(image, key)` is (frames, H, W, 3), in 256 gray levels."""
 
   name: str
   table: int = 224
 
   @property
   def frames(self) -> int:
-    """How many frames there are."""
+    """The number of frames."""
     return num_frames(self.name, self.table)
 
   def __call__(self, image: Array, key: Array) -> Array:
@@ -73,12 +73,12 @@ class Sequence:
 
 
 def make_sequence(name: str, table: int = 224) -> Sequence:
-  """The sequence of that name, with ImageNet-P's (224) or CIFAR-P's (32) parameters.
+  """Returns the sequence of that name, with ImageNet-P's (224) or CIFAR-P's (32) parameters.
 
   >>> make_sequence("translate").frames, make_sequence("translate", 32).frames, make_sequence("tilt").frames
   (41, 16, 31)
   """
-  _ = SEQUENCES[name]  # Unknown names are refused with the nearest ones.
+  _ = SEQUENCES[name]  # Unknown names raise UnknownNameError with the nearest ones.
   if table not in (224, 32):
     raise InputError(f"there are sequences for tables 224 and 32, not {table}")
   return Sequence(name, table)
@@ -94,7 +94,7 @@ def _steps(name: str, table: int) -> Array:
 
 
 def _noise_like(make: Callable[[Array, Array, int], Array]) -> Frames:
-  """A clean frame and thirty draws of noise."""
+  """Makes a clean frame and thirty draws of noise."""
 
   def frames(image: Array, key: Array, table: int) -> Array:
     keys = jax.random.split(key, 30)
@@ -123,7 +123,7 @@ def speckle_noise(image: Array, key: Array, table: int) -> Array:
 
 @SEQUENCES.register("motion_blur")
 def motion_blur(image: Array, key: Array, table: int) -> Array:
-  """The motion turns by 4 degrees a frame (CIFAR-P: 9)."""
+  """Turns the motion by 4 degrees a frame (CIFAR-P: 9)."""
   del key
   radius, sigma, turn, last = (10, 3.0, 4.0, 30) if table == 224 else (6, 1.8, 9.0, 20)
   blur = lambda step: blur_along(image, jnp.float32(radius), jnp.float32(sigma), (step - last) * turn, radius)
@@ -132,16 +132,16 @@ def motion_blur(image: Array, key: Array, table: int) -> Array:
 
 @SEQUENCES.register("zoom_blur")
 def zoom_blur(image: Array, key: Array, table: int) -> Array:
-  """The running mean of enlargements by 1 + 0.004 i."""
+  """Averages enlargements by 1 + 0.004 i."""
   del key
   steps = _steps("zoom_blur", table)
-  zoomed = jax.lax.map(lambda step: warp(image, _about_centre(image, jnp.eye(2) / (1 + 0.004 * step))), steps)
+  zoomed = jax.lax.map(lambda step: warp(image, _about_center(image, jnp.eye(2) / (1 + 0.004 * step))), steps)
   return jnp.cumsum(zoomed, axis=0) / (steps + 1)[:, None, None, None]
 
 
 @SEQUENCES.register("snow")
 def snow(image: Array, key: Array, table: int) -> Array:
-  """The same flakes, whose fall turns by 4 degrees a frame."""
+  """Draws the same flakes, whose fall turns by 4 degrees a frame."""
   zoom, radius, sigma = (3.0, 14, 4.0) if table == 224 else (2.0, 10, 2.0)
   flakes = 0.05 + 0.3 * jax.random.normal(key, image.shape[:2])
   rows, columns = (jnp.asarray(zoom_matrix(size, zoom), jnp.float32) for size in image.shape[:2])
@@ -193,7 +193,7 @@ def gaussian_blur(image: Array, key: Array, table: int) -> Array:
 
 @SEQUENCES.register("translate")
 def translate(image: Array, key: Array, table: int) -> Array:
-  """One pixel to the right a frame, through the middle."""
+  """Moves one pixel to the right a frame, through the middle."""
   del key
   steps = _steps("translate", table)
   middle = 20 if table == 224 else 7
@@ -203,13 +203,13 @@ def translate(image: Array, key: Array, table: int) -> Array:
 
 @SEQUENCES.register("rotate")
 def rotate(image: Array, key: Array, table: int) -> Array:
-  """One degree a frame."""
+  """Turns by one degree a frame."""
   del key
 
   def frame(step: Array) -> Array:
     angle = jnp.deg2rad(step - 15)
     turn = jnp.array([[jnp.cos(angle), jnp.sin(angle)], [-jnp.sin(angle), jnp.cos(angle)]])
-    return warp(image, _about_centre(image, turn))
+    return warp(image, _about_center(image, turn))
 
   return jax.lax.map(frame, _steps("rotate", table))
 
@@ -219,16 +219,16 @@ def scale(image: Array, key: Array, table: int) -> Array:
   """From 40 % to 115 % of the size (CIFAR-P: 70 % to 130 %)."""
   del key
   size = lambda step: (2.5 * step + 40) / 100 if table == 224 else (2 * step + 70) / 100
-  shrink = lambda step: warp(image, _about_centre(image, jnp.eye(2) / size(step)))
+  shrink = lambda step: warp(image, _about_center(image, jnp.eye(2) / size(step)))
   return jax.lax.map(shrink, _steps("scale", table))
 
 
 @SEQUENCES.register("shear")
 def shear(image: Array, key: Array, table: int) -> Array:
-  """One degree of horizontal shear a frame."""
+  """Shears by one degree horizontally a frame."""
   del key
   slant = lambda step: jnp.eye(2).at[0, 1].set(jnp.tan(jnp.deg2rad(step - 15)))
-  return jax.lax.map(lambda step: warp(image, _about_centre(image, slant(step))), _steps("shear", table))
+  return jax.lax.map(lambda step: warp(image, _about_center(image, slant(step))), _steps("shear", table))
 
 
 @SEQUENCES.register("tilt")
@@ -251,15 +251,15 @@ def tilt(image: Array, key: Array, table: int) -> Array:
   return jax.lax.map(frame, _steps("tilt", table))
 
 
-def _about_centre(image: Array, linear: Array) -> Array:
-  """The 3x3 map from output to source pixels (x, y, 1) of a linear map about the image's centre."""
-  centre = jnp.array([(image.shape[1] - 1) / 2, (image.shape[0] - 1) / 2])
-  offset = centre - linear @ centre
+def _about_center(image: Array, linear: Array) -> Array:
+  """Returns the 3x3 map from output to source pixels (x, y, 1) of a linear map about the image's center."""
+  center = jnp.array([(image.shape[1] - 1) / 2, (image.shape[0] - 1) / 2])
+  offset = center - linear @ center
   return jnp.eye(3).at[:2, :2].set(linear).at[:2, 2].set(offset)
 
 
 def warp(image: Array, source: Array) -> Array:
-  """The image seen through a 3x3 map from output to source pixels; black outside.
+  """Returns the image seen through a 3x3 map from output to source pixels; black outside.
 
   >>> image = jnp.arange(4.0 * 4 * 1).reshape(4, 4, 1)
   >>> bool((warp(image, jnp.eye(3)) == image).all())

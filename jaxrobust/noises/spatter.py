@@ -1,7 +1,7 @@
 """Spatter: drops of water or mud on the lens.
 
 Hendrycks and Dietterich 2019, arXiv:1903.12261. The authors shade water by OpenCV's Canny edges, distance transform and
-histogram equalisation; here they are written as whole-image operations. Known deviation: distances to edges are exact
+histogram equalization; here they are written as whole-image operations. Known deviation: distances to edges are exact
 Euclidean ones where OpenCV approximates them by a 5x5 mask (2 % off at most, before rounding to whole pixels).
 """
 
@@ -45,14 +45,14 @@ def _shade(liquid: Array) -> Array:
   """Liquid in [0, 1], embossed by its distance from the drops' edges."""
   levels = jnp.mod(jnp.floor(liquid * 255), 256)
   distance = jnp.floor(_mean3(_distance(canny(levels))))
-  distance = _equalise(distance.astype(jnp.int32))
+  distance = _equalize(distance.astype(jnp.int32))
   distance = jnp.clip(_correlate3(distance, _EMBOSS), 0, 255)
   shade = levels * jnp.round(_mean3(distance))
   return shade / jnp.maximum(shade.max(), 1e-6)
 
 
 def _correlate3(plane: Array, taps: tuple[tuple[int, ...], ...]) -> Array:
-  """3x3 correlation; mirrors at the outer pixels' centres."""
+  """3x3 correlation; mirrors at the outer pixels' centers."""
   height, width = plane.shape
   padded = jnp.pad(plane, 1, mode="reflect")
   total = jnp.zeros_like(plane)
@@ -76,20 +76,20 @@ def canny(levels: Array) -> Array:
   gy = view(1, -1) + 2 * view(1, 0) + view(1, 1) - view(-1, -1) - 2 * view(-1, 0) - view(-1, 1)
   size = jnp.abs(gx) + jnp.abs(gy)
   around = jnp.pad(size, 1)
-  neighbour = lambda i, j: around[1 + i : 1 + i + height, 1 + j : 1 + j + width]
+  neighbor = lambda i, j: around[1 + i : 1 + i + height, 1 + j : 1 + j + width]
   flat = jnp.abs(gy) < np.tan(np.pi / 8) * jnp.abs(gx)
   steep = jnp.abs(gy) > np.tan(3 * np.pi / 8) * jnp.abs(gx)
-  along = (size > neighbour(0, -1)) & (size >= neighbour(0, 1))
-  across = (size > neighbour(-1, 0)) & (size >= neighbour(1, 0))
-  falling = (size > neighbour(-1, -1)) & (size > neighbour(1, 1))
-  rising = (size > neighbour(-1, 1)) & (size > neighbour(1, -1))
+  along = (size > neighbor(0, -1)) & (size >= neighbor(0, 1))
+  across = (size > neighbor(-1, 0)) & (size >= neighbor(1, 0))
+  falling = (size > neighbor(-1, -1)) & (size > neighbor(1, 1))
+  rising = (size > neighbor(-1, 1)) & (size > neighbor(1, -1))
   diagonal = jnp.where(gx * gy < 0, rising, falling)
   ridge = jnp.where(flat, along, jnp.where(steep, across, diagonal)) & (size > _WEAK)
   return _connected(ridge & (size > _STRONG), ridge)
 
 
 def _connected(seeds: Array, allowed: Array) -> Array:
-  """All allowed pixels that touch a seed through allowed ones."""
+  """Returns all allowed pixels that touch a seed through allowed ones."""
 
   def grow(state: tuple[Array, Array]) -> tuple[Array, Array]:
     edges, _ = state
@@ -116,8 +116,8 @@ def _distance(edges: Array) -> Array:
   return jnp.sqrt(squares)
 
 
-def _equalise(levels: Array) -> Array:
-  """Histogram equalisation of whole numbers from 0 to 20 to levels up to 255."""
+def _equalize(levels: Array) -> Array:
+  """Histogram equalization of integers from 0 to 20 to levels up to 255."""
   counts = (levels[..., None] == jnp.arange(_FARTHEST + 1)).sum((0, 1))
   first = counts[jnp.argmax(counts > 0)]
   below = jnp.cumsum(counts) - first

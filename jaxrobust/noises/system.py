@@ -45,7 +45,7 @@ def decode_opencv(data: bytes) -> np.ndarray:
 
 @DECODERS.register("ffmpeg")
 def decode_ffmpeg(data: bytes) -> np.ndarray:
-  """FFmpeg, whose own JPEG decoder and colour conversion differ from libjpeg's."""
+  """FFmpeg, whose own JPEG decoder and color conversion differ from libjpeg's."""
   av = _package("ffmpeg")
   with av.open(io.BytesIO(data)) as container:
     return next(container.decode(video=0)).to_ndarray(format="rgb24")
@@ -95,20 +95,20 @@ def _package(tool: str) -> Any:
 
 
 def available() -> tuple[list[str], list[str]]:
-  """The decoders and resizes that can be used here."""
+  """Returns the decoders and resizes that can be used here."""
   there = {tool for tool, package in _PACKAGES.items() if importlib.util.find_spec(package) is not None}
   return [d for d in DECODERS if d in there], [r for r in RESIZES if r.split("-")[0] in there]
 
 
 def missing() -> list[str]:
-  """The tools of the grid that are not installed, to be said wherever a grid is reported without them."""
+  """Returns the tools of the grid that are not installed, to be said wherever a grid is reported without them."""
   return [tool for tool, package in _PACKAGES.items() if importlib.util.find_spec(package) is None]
 
 
 def read_image(
   data: bytes, decoder: str = DEFAULT_DECODER, resize: str = DEFAULT_RESIZE, size: int = 224
 ) -> np.ndarray:
-  """An encoded picture as uint8 (size, size, 3).
+  """Decodes a picture as uint8 (size, size, 3).
 
   >>> from PIL import Image
   >>> file = io.BytesIO(); Image.new("RGB", (40, 30), (9, 8, 7)).save(file, "PNG")

@@ -132,7 +132,7 @@ TABLES: dict[int, dict[str, Rows]] = {224: _IMAGENET, 32: _CIFAR}
 
 
 def rows(name: str, table: int) -> Rows:
-  """The five rows of a corruption.
+  """Returns the five rows of a corruption.
 
   >>> rows("fog", 32)[0], len(rows("zoom_blur", 224)[0])
   ((0.2, 3), 12)

@@ -10,9 +10,9 @@ from jaxrobust.noises.resampling import Rows, choose
 
 
 def plasma_fractal(key: Array, size: int, decay: Array | float) -> Array:
-  """A diamond-square height map (size, size) in [0, 1], size a power of two, that wraps around.
+  """Returns a diamond-square height map (size, size) in [0, 1], size a power of two, that wraps around.
 
-  Each level halves the grid; its new points are the mean of four neighbours plus w² U(-1, 1), with w divided by
+  Each level halves the grid; its new points are the mean of four neighbors plus w² U(-1, 1), with w divided by
   `decay` from level to level.
 
   >>> heights = plasma_fractal(jax.random.key(0), 16, 2.0)
@@ -27,10 +27,10 @@ def plasma_fractal(key: Array, size: int, decay: Array | float) -> Array:
     n = 2**level
     noise = wobble**2 * chance[n * n : 4 * n * n].reshape(3, n, n)
     rows = grid + jnp.roll(grid, -1, 0)
-    centre = (rows + jnp.roll(rows, -1, 1)) / 4 + noise[0]
-    right = (centre + jnp.roll(centre, 1, 0) + grid + jnp.roll(grid, -1, 1)) / 4 + noise[1]
-    below = (centre + jnp.roll(centre, 1, 1) + grid + jnp.roll(grid, -1, 0)) / 4 + noise[2]
-    even, odd = jnp.stack([grid, right], -1).reshape(n, 2 * n), jnp.stack([below, centre], -1).reshape(n, 2 * n)
+    center = (rows + jnp.roll(rows, -1, 1)) / 4 + noise[0]
+    right = (center + jnp.roll(center, 1, 0) + grid + jnp.roll(grid, -1, 1)) / 4 + noise[1]
+    below = (center + jnp.roll(center, 1, 1) + grid + jnp.roll(grid, -1, 0)) / 4 + noise[2]
+    even, odd = jnp.stack([grid, right], -1).reshape(n, 2 * n), jnp.stack([below, center], -1).reshape(n, 2 * n)
     # Without the barrier the compiler folds all levels into one expression, which takes it a minute.
     grid = jax.lax.optimization_barrier(jnp.stack([even, odd], 1).reshape(2 * n, 2 * n))
     wobble = wobble / decay
@@ -48,5 +48,5 @@ def fog(image: Array, key: Array, rows: Rows, severity: Array | int) -> Array:
 
 
 def power_of_two(size: int) -> int:
-  """The smallest power of two that is not smaller."""
+  """Returns the smallest power of two that is not smaller."""
   return 1 << (size - 1).bit_length()

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from jaxrobust.analysis.proportions import Proportion, mean_proportion, proportion, wilson
-from jaxrobust.report.facts import Fact
+from jaxrobust.core.budget import NORMS
+from jaxrobust.evaluation.metrics.proportions import Proportion, mean_proportion, proportion, wilson
+from jaxrobust.report.cell_rows import CellRow
+from jaxrobust.results.ids import without_threat
 from jaxrobust.results.rows import budget_value
 
 
@@ -27,20 +29,33 @@ class Board:
   """A data set under one threat model.
 
   Attributes:
+    threat: the name of what perturbations are measured by, `linf` or another; empty where nothing was attacked.
+    unit: what its budgets are in; empty where a number is all.
     rows: for each model its numbers, one per column, None where there is none.
     paths: for each model and column the cell files behind the number.
   """
 
   data: str
-  norm: str
+  threat: str
   eps: str
   columns: tuple[Column, ...]
   rows: dict[str, tuple[Proportion | None, ...]]
   paths: dict[str, tuple[tuple[str, ...], ...]]
+  unit: str = ""
+
+  @property
+  def norm(self) -> str:
+    """Returns the threat where it is a norm, else nothing."""
+    return self.threat if self.threat in NORMS else ""
+
+  @property
+  def level(self) -> str:
+    """Returns the threat, its budget and the unit of it."""
+    return " ".join(part for part in (self.threat, self.eps, self.unit) if part)
 
   @property
   def name(self) -> str:
-    return f"{self.data}, {self.norm} {self.eps}" if self.norm else self.data
+    return f"{self.data}, {self.level}" if self.threat else self.data
 
 
 WORST = Column(
@@ -53,54 +68,63 @@ CORRUPTED = Column(
   "corruptions", "Corruptions", "Mean accuracy over all corruptions and severities run, without an attack"
 )
 
-Entry = tuple[Proportion, tuple[str, ...]]
+NumberAndPaths = tuple[Proportion, tuple[str, ...]]
 
 
-def make_boards(facts: Sequence[Fact]) -> list[Board]:
-  """All boards of a folder, data sets with most models first, budgets rising."""
-  groups: dict[str, dict[str, list[Fact]]] = {}
-  for fact in facts:
-    groups.setdefault(fact.cell.data, {}).setdefault(fact.cell.model, []).append(fact)
+def make_boards(rows: Sequence[CellRow]) -> list[Board]:
+  """Returns all boards of a folder, data sets with most models first, budgets rising."""
+  groups: dict[str, dict[str, list[CellRow]]] = {}
+  for row in rows:
+    groups.setdefault(row.cell.data, {}).setdefault(row.cell.model, []).append(row)
   boards: list[Board] = []
   for data, models in sorted(groups.items(), key=lambda group: (-len(group[1]), group[0])):
-    threats = _threats([fact for group in models.values() for fact in group])
-    boards.extend(_board(data, norm, eps, models) for norm, eps in threats or [("", "")])
+    threats = _threats([row for group in models.values() for row in group])
+    boards.extend(_board(data, threat, eps, models) for threat, eps in threats or [("", "")])
   return [board for board in boards if board.rows]
 
 
-def _threats(facts: Sequence[Fact]) -> list[tuple[str, str]]:
+def _threats(rows: Sequence[CellRow]) -> list[tuple[str, str]]:
   found = {
-    (fact.norm, fact.cell.eps)
-    for fact in facts
-    if fact.norm and fact.cell.eps and fact.budget is not None and not fact.source and fact.cell.condition == "clean"
+    (row.threat, row.cell.eps)
+    for row in rows
+    if row.threat and row.cell.eps and row.budget is not None and not row.source and row.cell.condition == "clean"
   }
-  return sorted(found, key=lambda threat: (_norm_order(threat[0]), budget_value(threat[1]), threat[1]))
+  return sorted(found, key=lambda found: (threat_order(found[0]), budget_value(found[1]), found[1]))
 
 
-def _norm_order(norm: str) -> int:
-  return ("linf", "l2", "l1").index(norm)
+def threat_order(threat: str) -> tuple[int, str]:
+  """Returns a key that sorts threats: the norms first, others by name.
+
+  >>> sorted(["stadv", "l1", "lpips-alexnet", "linf", "l2"], key=threat_order)
+  ['linf', 'l2', 'l1', 'lpips-alexnet', 'stadv']
+  """
+  return (_NORMS.index(threat), "") if threat in _NORMS else (len(_NORMS), threat)
 
 
-def _board(data: str, norm: str, eps: str, models: dict[str, list[Fact]]) -> Board:
-  attacks = {model: _attacks(facts, norm, eps) for model, facts in models.items()} if norm else {}
+_NORMS = ("linf", "l2", "l1")
+
+
+def _board(data: str, threat: str, eps: str, models: dict[str, list[CellRow]]) -> Board:
+  attacks = {model: _attacks(rows, threat, eps) for model, rows in models.items()} if threat else {}
   counted = Counter(attack for entries in attacks.values() for attack in entries)
   names = sorted(counted, key=lambda attack: (-counted[attack], attack))
-  labels = Counter(short_name(name) for name in names)
-  label = lambda name: short_name(name) if labels[short_name(name)] == 1 else name.partition("-")[2]
+  short = {name: short_name(name, threat) for name in names}
+  labels = Counter(short.values())
+  label = lambda name: short[name] if labels[short[name]] == 1 else without_threat(name, threat)
   columns = [CLEAN, *(Column(name, label(name), f"Right under {name} at {eps}") for name in names)]
-  if norm:
+  if threat:
     columns.insert(0, WORST)
-  found: dict[str, dict[str, Entry]] = {}
-  for model, facts in sorted(models.items()):
-    entries: dict[str, Entry] = {name: (entry[0], entry[2]) for name, entry in attacks.get(model, {}).items()}
-    if norm and not entries:
+  found: dict[str, dict[str, NumberAndPaths]] = {}
+  for model, rows in sorted(models.items()):
+    entries: dict[str, NumberAndPaths] = {name: (entry[0], entry[2]) for name, entry in attacks.get(model, {}).items()}
+    if threat and not entries:
       continue
-    if norm:
+    if threat:
       entries[WORST.key] = worst_case(list(attacks[model].values()))
-    for fact in facts:
-      if fact.cell.attack == "none" and fact.cell.condition == "clean":
-        entries[CLEAN.key] = fact.number, (fact.path,)
-    mean = corruption_mean(facts)
+    for row in rows:
+      if row.cell.attack == "none" and row.cell.condition == "clean":
+        entries[CLEAN.key] = row.number, (row.path,)
+    mean = corruption_mean(rows)
     if mean is not None:
       entries[CORRUPTED.key] = mean
     if entries:
@@ -112,29 +136,30 @@ def _board(data: str, norm: str, eps: str, models: dict[str, list[Fact]]) -> Boa
     {model: tuple(entries.get(c.key, empty)[part] for c in columns) for model, entries in found.items()}
     for part in (0, 1)
   )
-  return Board(data, norm, eps, tuple(columns), numbers, paths)  # type: ignore[arg-type]
+  units = [row.unit for rows in models.values() for row in rows if row.threat == threat and row.unit]
+  return Board(data, threat, eps, tuple(columns), numbers, paths, min(units, default=""))  # type: ignore[arg-type]
 
 
 Attacked = tuple[Proportion, np.ndarray | None, tuple[str, ...]]
 
 
-def _attacks(facts: Sequence[Fact], norm: str, eps: str) -> dict[str, Attacked]:
-  """Number, flags and file of each attack on clean images at one budget; attacks without a budget give one at any."""
+def _attacks(rows: Sequence[CellRow], threat: str, eps: str) -> dict[str, Attacked]:
+  """Returns number, flags and file of each attack on clean images at one budget; attacks without one have all."""
   found: dict[str, Attacked] = {}
-  for fact in facts:
-    if fact.cell.condition != "clean" or fact.norm != norm or fact.source:
+  for row in rows:
+    if row.cell.condition != "clean" or row.threat != threat or row.source:
       continue
-    if fact.cell.eps == eps:
-      found[fact.cell.attack] = fact.number, fact.flags(), (fact.path,)
-    elif fact.cell.eps is None:
-      flags = fact.flags_at(budget_value(eps) or 0.0)
+    if row.cell.eps == eps:
+      found[row.cell.attack] = row.number, row.flags(), (row.path,)
+    elif row.cell.eps is None:
+      flags = row.flags_at(budget_value(eps) or 0.0)
       if flags is not None:
-        found[fact.cell.attack] = proportion(flags), flags, (fact.path,)
+        found[row.cell.attack] = proportion(flags), flags, (row.path,)
   return found
 
 
-def worst_case(attacked: Sequence[Attacked]) -> Entry:
-  """The share of examples that no attack broke, over the first examples that all attacks share.
+def worst_case(attacked: Sequence[Attacked]) -> NumberAndPaths:
+  """Returns the share of examples that no attack broke, over the first examples that all attacks share.
 
   Where an attack has no flags (a published number), the least of the accuracies stands in: an upper bound.
   """
@@ -147,52 +172,39 @@ def worst_case(attacked: Sequence[Attacked]) -> Entry:
   return proportion(standing), paths
 
 
-def corruption_mean(facts: Sequence[Fact]) -> Entry | None:
-  """Mean accuracy over corrupted copies of a data set; its interval is over images, which all copies share.
+def corruption_mean(rows: Sequence[CellRow]) -> NumberAndPaths | None:
+  """Returns the mean accuracy over corrupted copies of a data set; its interval is over images, which all copies share.
 
   Where a copy has no flags (a published number), the images of the smallest stand for all: an upper bound of its width.
   """
-  found = [fact for fact in facts if fact.corruption and fact.cell.attack == "none"]
+  found = [row for row in rows if row.corruption and row.cell.attack == "none"]
   if not found:
     return None
-  paths, flags = tuple(fact.path for fact in found), [fact.flags() for fact in found]
+  paths, flags = tuple(row.path for row in found), [row.flags() for row in found]
   known = [each for each in flags if each is not None]
   if len(known) == len(found):
     return mean_proportion(known), paths
-  value, n = float(np.mean([fact.number.value for fact in found])), min(fact.number.n for fact in found)
+  value, n = float(np.mean([row.number.value for row in found])), min(row.number.n for row in found)
   return Proportion(value, *wilson(value * n, n), n), paths
 
 
 _UPPER = {
-  "fgsm",
-  "pgd",
-  "mim",
-  "bim",
-  "apgd",
-  "ce",
-  "dlr",
-  "fab",
-  "cw",
-  "ddn",
-  "fmn",
-  "ead",
-  "mm3",
-  "mm5",
-  "mm9",
-  "mm+",
-  "t",
-}
+  "fgsm", "pgd", "mim", "bim", "apgd", "ce", "dlr", "fab", "cw", "ddn", "fmn", "ead", "mm3", "mm5", "mm9", "mm+", "t",
+}  # fmt: skip
 
 
-def short_name(attack: str) -> str:
-  """A column header for an attack: without its norm, which the board has, and without its options.
+def short_name(attack: str, threat: str | None = None) -> str:
+  """Returns a column header for an attack: without its threat, which the board has, and without its options.
 
   >>> short_name("linf-apgd-ce-100"), short_name("l2-autoattack")
   ('APGD-CE-100', 'AutoAttack')
   >>> short_name("linf-bim-20,step_size=0.15-minimum-budget,targeted")
   'BIM-20, least budget, targeted'
+  >>> short_name("lpips-alexnet-pgd-40", "lpips-alexnet")
+  'PGD-40'
   """
-  name, *options = (attack.partition("-")[2] or attack).split(",")
+  bare = attack.partition("-")[2] or attack if threat is None else without_threat(attack, threat)
+  name, *options = bare.split(",")
   notes = ["least budget"] if "-minimum-budget" in attack else []
   notes += ["targeted"] if "targeted" in options else []
   words = [word.upper() if word in _UPPER else word for word in name.removesuffix("-minimum-budget").split("-")]

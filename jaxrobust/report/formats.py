@@ -12,7 +12,7 @@ _LATEX = {
 
 
 def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
-  """A GitHub table of ready texts, the first `left` columns flush left, the others flush right.
+  """Returns a GitHub table of ready texts, the first `left` columns flush left, the others flush right.
 
   >>> print(markdown_table(["a", "b"], [["x", "1"]]), end="")
   | a | b |
@@ -24,7 +24,7 @@ def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int
 
 
 def latex_table(comment: str, head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
-  """A `booktabs` table of ready texts, under a comment that says what it is."""
+  """Returns a `booktabs` table of ready texts, under a comment that says what it is."""
   lines = [" & ".join(line) + r" \\" for line in (head, *rows)]
   return "\n".join(
     [
@@ -46,13 +46,13 @@ def _one_line(text: str) -> str:
 
 
 def markdown_text(text: str) -> str:
-  """Text as text: every character that Markdown or HTML gives a meaning is escaped."""
+  """Escapes text: every character that Markdown or HTML gives a meaning is escaped."""
   escaped = re.sub(r"([\\`*_{}\[\]()#!|~$@])", r"\\\1", _one_line(text))
   return escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def latex_text(text: str) -> str:
-  """The same for LaTeX."""
+  """Returns the same for LaTeX."""
   return "".join(_LATEX.get(character, character) for character in _one_line(text))
 
 

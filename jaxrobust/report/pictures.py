@@ -18,7 +18,7 @@ LARGEST_SIDE = 512
 
 
 def read_pictures(folder: Folder, path: str, size: int) -> list[dict[str, Any]]:
-  """The pictures in an images file; none where it is damaged: a picture decorates, it decides nothing."""
+  """Returns the pictures in an images file; none where it is damaged: a picture decorates, it decides nothing."""
   raw = folder.read([path])[0] if size <= LARGEST_FILE else None
   if not isinstance(raw, bytes):
     return []
@@ -45,7 +45,7 @@ def _picture(clean: np.ndarray, adversarial: np.ndarray, label: Any, prediction:
 
 
 def amplify(clean: np.ndarray, adversarial: np.ndarray) -> tuple[np.ndarray, int]:
-  """The perturbation around mid-grey, times the largest whole factor that clips nothing.
+  """Returns the perturbation around mid-grey, times the largest whole factor that clips nothing.
 
   >>> grey, factor = amplify(np.full((1, 2, 3), 100, np.uint8), np.array([[[108] * 3, [92] * 3]], np.uint8))
   >>> grey[0, :, 0].tolist(), factor
@@ -57,7 +57,7 @@ def amplify(clean: np.ndarray, adversarial: np.ndarray) -> tuple[np.ndarray, int
 
 
 def as_png(image: np.ndarray) -> str:
-  """A data address with the picture in it, every pixel as it is."""
+  """Returns a data address with the picture in it, every pixel as it is."""
   if image.ndim != 3 or image.shape[2] not in (1, 3) or max(image.shape) > LARGEST_SIDE:
     raise ValueError("not a picture")
   picture = Image.fromarray(image[:, :, 0] if image.shape[2] == 1 else image)

@@ -5,11 +5,12 @@ Drawn without a display and without the date, so that the same results give the 
 
 from __future__ import annotations
 
+import contextlib
 import io
 import itertools
 import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +18,16 @@ import numpy as np
 
 from jaxrobust.core.optional import require
 from jaxrobust.report.boards import CLEAN, WORST, Board
+from jaxrobust.report.cell_rows import CellRow
 from jaxrobust.report.documents import budget_curves, transfer_maps
-from jaxrobust.report.facts import Fact
 from jaxrobust.report.site import write_if_new
 from jaxrobust.report.tables import ranked
 from jaxrobust.results.cell import safe_name
 
 KINDS = ("png", "pdf", "svg")
 MOST_BARS, MOST_CURVES, MOST_ROWS = 30, 8, 40
-# Okabe and Ito's colours, which people with colour-vision deficiencies can tell apart.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C8C8C")
+# Okabe and Ito's colors, which people with color-vision deficiencies can tell apart.
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C8C8C")
 STYLE = {
   "font.size": 9,
   "axes.spines.top": False,
@@ -42,34 +43,46 @@ STYLE = {
 }
 
 
-def write_plots(models: Mapping[str, Sequence[Fact]], boards: Sequence[Board], out: Path) -> int:
+def write_plots(models: Mapping[str, Sequence[CellRow]], boards: Sequence[Board], out: Path) -> int:
   """Writes all plots of a report and returns how many there are (each in three formats)."""
-  matplotlib = require("matplotlib", "report", "drawing plots")
-  plt = require("matplotlib.pyplot", "report", "drawing plots")
-  plt.switch_backend("agg")
   drawings: list[tuple[str, Callable[[Any, Any], Any], Any]] = [
     *((f"bars-{_board_name(board)}", _bars, board) for board in boards),
-    *((f"scatter-{_board_name(board)}", _scatter, board) for board in boards if board.norm and len(board.rows) > 1),
-    *((f"curves-{'-'.join(key)}", _curves, (key, curves)) for key, curves in _curve_groups(models).items()),
+    *((f"scatter-{_board_name(board)}", _scatter, board) for board in boards if board.threat and len(board.rows) > 1),
+    *((f"curves-{'-'.join(key[:3])}", _curves, (key, curves)) for key, curves in _curve_groups(models).items()),
     *((f"transfer-{item['data']}-{item['attack']}", _transfer, (item, list(models))) for item in transfer_maps(models)),
     *((f"corruptions-{data}", _corruptions, (data, values)) for data, values in _corruption_groups(models).items()),
   ]
-  with matplotlib.rc_context(STYLE), warnings.catch_warnings():
-    # A glyph that no font has is drawn as a box, which is all there is to say about it.
-    warnings.simplefilter("ignore")
+  with plotting() as plt:
     for name, draw, content in drawings:
       figure = draw(plt, content)
-      for kind in KINDS:
-        buffer = io.BytesIO()
-        dateless = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(kind)
-        figure.savefig(buffer, format=kind, metadata=dateless)
-        write_if_new(out / f"{safe_name(name.replace('/', '_'))}.{kind}", buffer.getvalue())
+      save_figure(figure, out / safe_name(name.replace("/", "_")))
       plt.close(figure)
   return len(drawings)
 
 
+@contextlib.contextmanager
+def plotting() -> Iterator[Any]:
+  """Gives matplotlib's pyplot, in our style and without a display."""
+  matplotlib = require("matplotlib", "report", "drawing plots")
+  plt = require("matplotlib.pyplot", "report", "drawing plots")
+  plt.switch_backend("agg")
+  with matplotlib.rc_context(STYLE), warnings.catch_warnings():
+    # A glyph that no font has is drawn as a box, which is all there is to say about it.
+    warnings.simplefilter("ignore")
+    yield plt
+
+
+def save_figure(figure: Any, stem: Path) -> None:
+  """Writes a figure in every format, `stem` with the kind behind."""
+  for kind in KINDS:
+    buffer = io.BytesIO()
+    dateless = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(kind)
+    figure.savefig(buffer, format=kind, metadata=dateless)
+    write_if_new(stem.with_name(f"{stem.name}.{kind}"), buffer.getvalue())
+
+
 def label(text: str, most: int = 34) -> str:
-  """Any text as one line that matplotlib takes as text, not as formulas.
+  """Returns any text as one line that matplotlib takes as text, not as formulas.
 
   >>> label("a$b$"), label("x" * 40, 5)
   ('a\\\\$b\\\\$', 'xxxx…')
@@ -80,17 +93,17 @@ def label(text: str, most: int = 34) -> str:
 
 
 def _board_name(board: Board) -> str:
-  return "-".join(part for part in (board.data, board.norm, board.eps) if part)
+  return "-".join(part for part in (board.data, board.threat, board.eps) if part)
 
 
 def _bars(plt: Any, board: Board) -> Any:
-  """The first column of a board with its intervals, best first."""
+  """Returns the first column of a board with its intervals, best first."""
   rows = [(model, numbers[0]) for model, numbers in ranked(board) if numbers[0] is not None][:MOST_BARS]
   figure, axes = plt.subplots(figsize=(6, 1.2 + 0.26 * max(len(rows), 1)))
   places = np.arange(len(rows))
   values = np.array([100 * number.value for _, number in rows])
   spread = [[100 * (n.value - n.low) for _, n in rows], [100 * (n.high - n.value) for _, n in rows]]
-  axes.barh(places, values, color=COLOURS[0], height=0.65)
+  axes.barh(places, values, color=COLORS[0], height=0.65)
   if rows:
     axes.errorbar(values, places, xerr=spread, fmt="none", ecolor="#333333", elinewidth=1, capsize=2)
   axes.set_yticks(places, [label(model) for model, _ in rows])
@@ -103,12 +116,12 @@ def _bars(plt: Any, board: Board) -> Any:
 
 
 def _scatter(plt: Any, board: Board) -> Any:
-  """Robust against clean accuracy."""
+  """Draws robust against clean accuracy."""
   keys = [column.key for column in board.columns]
   pairs = [(model, numbers[keys.index(CLEAN.key)], numbers[keys.index(WORST.key)]) for model, numbers in ranked(board)]
   known = [(model, 100 * c.value, 100 * w.value) for model, c, w in pairs if c is not None and w is not None]
   figure, axes = plt.subplots(figsize=(4.6, 4.2))
-  axes.scatter([clean for _, clean, _ in known], [worst for _, _, worst in known], s=22, color=COLOURS[0])
+  axes.scatter([clean for _, clean, _ in known], [worst for _, _, worst in known], s=22, color=COLORS[0])
   for model, clean, worst in known if len(known) <= 15 else ():
     axes.annotate(label(model, 20), (clean, worst), xytext=(4, 3), textcoords="offset points", fontsize=7)
   axes.set_xlabel("clean accuracy, %")
@@ -117,29 +130,43 @@ def _scatter(plt: Any, board: Board) -> Any:
   return figure
 
 
-def _curve_groups(models: Mapping[str, Sequence[Fact]]) -> dict[tuple[str, str, str], list[tuple[str, list]]]:
-  """Curves of all models by data set, norm and attack."""
-  groups: dict[tuple[str, str, str], list[tuple[str, list]]] = {}
-  for model, facts in models.items():
-    for curve in budget_curves(facts):
-      groups.setdefault((curve["data"], curve["norm"], curve["attack"]), []).append((model, curve["points"]))
+CurveKey = tuple[str, str, str, str]
+"""Data set, threat, attack and the unit of the threat."""
+
+
+def _curve_groups(models: Mapping[str, Sequence[CellRow]]) -> dict[CurveKey, list[tuple[str, list]]]:
+  """Curves of all models by data set, threat and attack."""
+  groups: dict[CurveKey, list[tuple[str, list]]] = {}
+  for model, rows in models.items():
+    for curve in budget_curves(rows):
+      key = (curve["data"], curve["threat"], curve["attack"], curve["unit"])
+      groups.setdefault(key, []).append((model, curve["points"]))
   return groups
 
 
-def _curves(plt: Any, content: tuple[tuple[str, str, str], list[tuple[str, list]]]) -> Any:
-  """Accuracy against budget of the models with the largest areas under their curves."""
-  (data, norm, attack), curves = content
+def budget_label(threat: str, unit: str = "") -> str:
+  """Returns the text at the axis of budgets.
+
+  >>> budget_label("linf"), budget_label("l2"), budget_label("stadv", "pixels")
+  ('budget × 255', 'l2 budget', 'stadv budget, pixels')
+  """
+  return "budget × 255" if threat == "linf" else f"{threat} budget{f', {unit}' if unit else ''}"
+
+
+def _curves(plt: Any, content: tuple[CurveKey, list[tuple[str, list]]]) -> Any:
+  """Draws accuracy against budget of the models with the largest areas under their curves."""
+  (data, threat, attack, unit), curves = content
   figure, axes = plt.subplots(figsize=(5.2, 3.6))
   area = lambda points: -sum((x1 - x0) * (y0 + y1) for (x0, y0), (x1, y1) in itertools.pairwise(points))
-  scale = 255 if norm == "linf" else 1
-  for colour, (model, points) in zip(
-    COLOURS, sorted(curves, key=lambda c: (area(c[1]), c[0]))[:MOST_CURVES], strict=False
+  scale = 255 if threat == "linf" else 1
+  for color, (model, points) in zip(
+    COLORS, sorted(curves, key=lambda c: (area(c[1]), c[0]))[:MOST_CURVES], strict=False
   ):
     xs, ys = np.array(points).T
-    axes.plot(scale * xs, ys, color=colour, label=label(model), marker="o" if len(xs) < 12 else None, markersize=3)
+    axes.plot(scale * xs, ys, color=color, label=label(model), marker="o" if len(xs) < 12 else None, markersize=3)
   axes.set_ylim(0, 100)
   axes.set_xlim(left=0)
-  axes.set_xlabel("budget × 255" if norm == "linf" else f"{norm} budget")
+  axes.set_xlabel(label(budget_label(threat, unit), 60))
   axes.set_ylabel("accuracy, %")
   axes.set_title(label(f"{data}, {attack}", 60))
   axes.legend(frameon=False, fontsize=7)
@@ -163,26 +190,26 @@ def _heat(plt: Any, title: str, rows: Sequence[str], columns: Sequence[str], val
 
 
 def _transfer(plt: Any, content: tuple[dict[str, Any], list[str]]) -> Any:
-  """Accuracy of targets (columns) on adversarial images made for sources (rows)."""
+  """Draws the accuracy of targets (columns) on adversarial images made for sources (rows)."""
   item, names = content
   values = np.array([[np.nan if v is None else v for v in row] for row in item["values"]], float)
   title = f"{item['data']}, transfer of {item['attack']}"
   return _heat(plt, title, item["sources"], [names[target] for target in item["targets"]], values)
 
 
-def _corruption_groups(models: Mapping[str, Sequence[Fact]]) -> dict[str, dict[str, dict[str, list[float]]]]:
+def _corruption_groups(models: Mapping[str, Sequence[CellRow]]) -> dict[str, dict[str, dict[str, list[float]]]]:
   """Accuracies by data set, model and corruption."""
   found: dict[str, dict[str, dict[str, list[float]]]] = {}
-  for model, facts in models.items():
-    for fact in facts:
-      if fact.corruption and fact.cell.attack == "none":
-        names = found.setdefault(fact.cell.data, {}).setdefault(model, {})
-        names.setdefault(fact.corruption[0], []).append(100 * fact.number.value)
+  for model, rows in models.items():
+    for row in rows:
+      if row.corruption and row.cell.attack == "none":
+        names = found.setdefault(row.cell.data, {}).setdefault(model, {})
+        names.setdefault(row.corruption[0], []).append(100 * row.number.value)
   return found
 
 
 def _corruptions(plt: Any, content: tuple[str, dict[str, dict[str, list[float]]]]) -> Any:
-  """Accuracy of models (rows) under corruptions (columns), averaged over severities."""
+  """Draws the accuracy of models (rows) under corruptions (columns), averaged over severities."""
   data, found = content
   columns = sorted({name for names in found.values() for name in names})
   values = np.array([[np.mean(names[c]) if c in names else np.nan for c in columns] for names in found.values()], float)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jaxrobust.report.boards import make_boards
-from jaxrobust.report.facts import read_facts
+from jaxrobust.report.cell_rows import read_cell_rows
 from jaxrobust.report.site import write_site
 from jaxrobust.report.studies import find_studies, study_document, write_studies
 from jaxrobust.report.tables import write_tables
@@ -16,7 +16,7 @@ from jaxrobust.results.folder import join_folders
 
 @dataclass(frozen=True)
 class Written:
-  """Where a report is and what it holds."""
+  """Says where a report is and what it holds."""
 
   page: Path
   models: int
@@ -36,10 +36,10 @@ def write_report(root: str | Path, out: str | Path, *, also: Sequence[str | Path
     plots: also draw publication plots, which takes matplotlib.
   """
   folder, out = join_folders(root, also), Path(out)
-  facts = read_facts(folder)
-  models, boards = facts.by_model(), make_boards(facts.facts)
-  studies = find_studies([root, *also], facts.problems)
-  page = write_site(folder, models, boards, [study_document(study) for study in studies], facts.problems, out)
+  found = read_cell_rows(folder)
+  models, boards = found.by_model(), make_boards(found.rows)
+  studies = find_studies([root, *also], found.problems)
+  page = write_site(folder, models, boards, [study_document(study) for study in studies], found.problems, out)
   write_tables(boards, out / "tables")
   write_studies(studies, out / "tables")
   drawn = 0
@@ -47,4 +47,4 @@ def write_report(root: str | Path, out: str | Path, *, also: Sequence[str | Path
     from jaxrobust.report.plots import write_plots
 
     drawn = write_plots(models, boards, out / "plots")
-  return Written(page, len(models), len(facts.facts), len(boards), tuple(facts.problems), drawn)
+  return Written(page, len(models), len(found.rows), len(boards), tuple(found.problems), drawn)

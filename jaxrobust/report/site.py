@@ -14,8 +14,8 @@ from typing import Any
 from jaxrobust.core.errors import StorageError
 from jaxrobust.core.files import atomic_write
 from jaxrobust.report.boards import Board
+from jaxrobust.report.cell_rows import CellRow
 from jaxrobust.report.documents import as_script, index_document, model_document, model_id
-from jaxrobust.report.facts import Fact
 from jaxrobust.report.pictures import IMAGES, read_pictures
 from jaxrobust.results.folder import Folder, LocalFolder
 
@@ -35,7 +35,7 @@ def write_if_new(path: Path, text: str | bytes) -> None:
 
 def write_site(
   folder: Folder,
-  models: Mapping[str, Sequence[Fact]],
+  models: Mapping[str, Sequence[CellRow]],
   boards: Sequence[Board],
   studies: Sequence[Mapping[str, Any]],
   problems: Sequence[str],
@@ -50,25 +50,25 @@ def write_site(
   write_if_new(out / "data" / "index.js", as_script("boards", document))
   images = {file.path: file.size for file in folder.files() if file.path.endswith(IMAGES)}
   names = set()
-  for model, facts in models.items():
+  for model, rows in models.items():
     name = f"{model_id(model)}.js"
     names.add(name)
-    document = model_document(facts, boards, list(_pictures(folder, facts, images)))
+    document = model_document(rows, boards, list(_pictures(folder, rows, images)))
     write_if_new(out / "data" / "models" / name, as_script("model", model_id(model), document))
   _remove_others(out / "data" / "models", names)
   return out / "index.html"
 
 
-def _pictures(folder: Folder, facts: Sequence[Fact], images: Mapping[str, int]) -> Iterable[dict[str, Any]]:
-  for fact in facts:
-    path = fact.path.removesuffix(".json") + IMAGES
+def _pictures(folder: Folder, rows: Sequence[CellRow], images: Mapping[str, int]) -> Iterable[dict[str, Any]]:
+  for row in rows:
+    path = row.path.removesuffix(".json") + IMAGES
     if path in images:
       for picture in read_pictures(folder, path, images[path]):
-        yield {"data": fact.cell.data, "condition": fact.cell.condition, "attack": fact.cell.id, **picture}
+        yield {"data": row.cell.data, "condition": row.cell.condition, "attack": row.cell.id, **picture}
 
 
 def _link(folder: Folder, out: Path) -> str:
-  """How the page reaches the cell files: beside it where both are local, by address otherwise."""
+  """Says how the page reaches the cell files: beside it where both are local, by address otherwise."""
   if isinstance(folder, LocalFolder):
     return Path(os.path.relpath(folder.root.absolute(), out.absolute())).as_posix() + "/"
   return folder.show("")

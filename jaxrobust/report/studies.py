@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxrobust.core.errors import JaxrobustError
-from jaxrobust.evaluation.study import INDEX, METRICS, RESULTS_FOLDER, read_index, study_rows
+from jaxrobust.evaluation.studies.evaluator import RESULTS_FOLDER
+from jaxrobust.evaluation.studies.rows import METRICS, STUDY_FILE, read_index, study_rows
 from jaxrobust.report.formats import csv_text, latex_table, latex_text, markdown_table, markdown_text
 from jaxrobust.report.site import write_if_new
 from jaxrobust.results.cell import safe_name
@@ -23,7 +24,7 @@ TITLES = {"clean": "clean", "pgd-20": "PGD-20", "mm5": "MM5", "corruptions": "co
 HEAD = ("technique", "against", "runs", *(TITLES[name] for name in METRICS), "training s")
 
 Rows = Sequence[Mapping[str, Any]]
-"""What `study_rows` returns."""
+"""The value of `study_rows`."""
 
 
 class Study(NamedTuple):
@@ -34,21 +35,21 @@ class Study(NamedTuple):
 
 
 def find_studies(roots: Sequence[str | os.PathLike], problems: list[str]) -> list[Study]:
-  """The studies that local folders are, or are the results of; those that cannot be read become problems."""
+  """Returns the studies that local folders are, or are the results of; those that cannot be read become problems."""
   found: dict[Path, Study] = {}
   for root in map(Path, roots):
     folder = root.parent if root.name == RESULTS_FOLDER else root
-    if folder in found or not (folder / INDEX).is_file():
+    if folder in found or not (folder / STUDY_FILE).is_file():
       continue
     try:
       found[folder] = Study(str(read_index(folder)["study"]), study_rows(folder))
     except (JaxrobustError, ValueError, TypeError, KeyError, AttributeError) as error:
-      problems.append(f"{folder / INDEX}: {error}")
+      problems.append(f"{folder / STUDY_FILE}: {error}")
   return list(found.values())
 
 
 def write_studies(studies: Sequence[Study], out: Path) -> None:
-  """Each study as a table in three formats."""
+  """Writes each study as a table in three formats."""
   for study in studies:
     name = safe_name(f"study-{study.name}")
     for kind, text in (("md", study_table(study.rows)), ("csv", _as_csv(study)), ("tex", _as_latex(study))):
@@ -56,7 +57,7 @@ def write_studies(studies: Sequence[Study], out: Path) -> None:
 
 
 def study_table(rows: Rows) -> str:
-  """The rows as Markdown: per cent, mean ± standard deviation over runs, and the gain over the opponent in brackets."""
+  """Writes rows as Markdown: per cent, mean ± standard deviation over runs, the gain over the opponent in brackets."""
   texts = [[markdown_text(text) for text in (row["group"], row["against"] or "-")] for row in rows]
   return markdown_table(HEAD, [[*text, *_numbers(row)] for text, row in zip(texts, rows, strict=True)], left=2)
 
@@ -71,7 +72,7 @@ def _as_latex(study: Study) -> str:
 
 
 def _as_csv(study: Study) -> str:
-  """One line per number, in full precision."""
+  """Returns one line per number, in full precision."""
   buffer = io.StringIO()
   writer = csv.writer(buffer, lineterminator="\n")
   writer.writerow(["study", "technique", "against", "runs", "metric", "mean", "deviation", "gain"])
@@ -87,14 +88,14 @@ def _as_csv(study: Study) -> str:
 
 
 def _numbers(row: Mapping[str, Any]) -> list[str]:
-  """The columns after the names."""
+  """Returns the columns after the names."""
   count = len(row["runs"])
   values = [_percent(row["metrics"][name], row["gain"][name], count) for name in METRICS]
   return [str(count), *values, "-" if row["seconds"] is None else f"{row['seconds'][0]:.0f}"]
 
 
 def _percent(value: tuple[float, float] | None, gain: float | None, runs: int) -> str:
-  """A single run says nothing of its spread.
+  """Returns a single run says nothing of its spread.
 
   >>> _percent((0.5, 0.0), 0.02, runs=1), _percent((0.5, 0.013), None, runs=3)
   ('50.0 (+2.0)', '50.0 ± 1.3')
@@ -106,7 +107,7 @@ def _percent(value: tuple[float, float] | None, gain: float | None, runs: int) -
 
 
 def study_document(study: Study) -> dict[str, Any]:
-  """A study as the page reads it: per cent; [mean, deviation or null, gain or null] for each number."""
+  """Returns a study as the page reads it: per cent; [mean, deviation or null, gain or null] for each number."""
 
   def number(row: Mapping[str, Any], name: str) -> list[float | None] | None:
     value, gain = row["metrics"][name], row["gain"][name]

@@ -10,7 +10,7 @@ import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from jaxrobust.analysis.proportions import Proportion
+from jaxrobust.evaluation.metrics.proportions import Proportion
 from jaxrobust.report.boards import Board
 from jaxrobust.report.formats import csv_text, latex_table, latex_text, markdown_table, markdown_text
 from jaxrobust.report.site import write_if_new
@@ -18,11 +18,11 @@ from jaxrobust.results.cell import safe_name
 
 
 def write_tables(boards: Sequence[Board], out: Path) -> list[Path]:
-  """One file per board and format."""
+  """Returns one file per board and format."""
   kinds: dict[str, Callable[[Board], str]] = {"md": as_markdown, "csv": as_csv, "tex": as_latex}
   paths = []
   for board in boards:
-    name = safe_name("-".join(part.replace("/", "_") for part in (board.data, board.norm, board.eps) if part))
+    name = safe_name("-".join(part.replace("/", "_") for part in (board.data, board.threat, board.eps) if part))
     for kind, render in kinds.items():
       path = out / f"{name}.{kind}"
       write_if_new(path, render(board).encode("utf-8", "replace"))
@@ -31,33 +31,34 @@ def write_tables(boards: Sequence[Board], out: Path) -> list[Path]:
 
 
 def ranked(board: Board) -> list[tuple[str, tuple[Proportion | None, ...]]]:
-  """The rows of a board, best first number first."""
+  """Returns the rows of a board, best first number first."""
   value = lambda numbers: -1.0 if numbers[0] is None else numbers[0].value
   return sorted(board.rows.items(), key=lambda row: (-value(row[1]), row[0]))
 
 
 def as_markdown(board: Board) -> str:
-  """A GitHub table; names cannot leave their cell or become markup."""
+  """Returns a GitHub table; names cannot leave their cell or become markup."""
   head = ["Model", *(column.label for column in board.columns)]
   rows = [[markdown_text(model), *(_shown(number) for number in numbers)] for model, numbers in ranked(board)]
   return f"Accuracy in % on {markdown_text(board.name)}\n\n{markdown_table(head, rows)}"
 
 
 def as_csv(board: Board) -> str:
-  """One line per number."""
+  """Returns one line per number."""
   buffer = io.StringIO()
   writer = csv.writer(buffer, lineterminator="\n")
-  writer.writerow(["data", "norm", "eps", "model", "column", "accuracy", "low", "high", "n"])
+  writer.writerow(["data", "norm", "eps", "model", "column", "accuracy", "low", "high", "n", "threat"])
   for model, numbers in ranked(board):
     for column, number in zip(board.columns, numbers, strict=True):
       if number is not None:
         values = [repr(number.value), repr(number.low), repr(number.high), number.n]
-        writer.writerow([csv_text(board.data), board.norm, board.eps, csv_text(model), column.key, *values])
+        names = [csv_text(board.data), board.norm, board.eps, csv_text(model), column.key]
+        writer.writerow([*names, *values, csv_text(board.threat)])
   return buffer.getvalue()
 
 
 def as_latex(board: Board) -> str:
-  """A `booktabs` table with the best number of each column in bold."""
+  """Returns a `booktabs` table with the best number of each column in bold."""
   best = [
     max((number.value for number in column if number is not None), default=None)
     for column in zip(*board.rows.values(), strict=True)

@@ -21,7 +21,8 @@ from jaxrobust.results.migrations import migrate
 from jaxrobust.results.packing import pack, unpack
 from jaxrobust.results.plain import dumps, loads, plain
 
-SCHEMA = 1
+# 2: the configuration says the threat; see `migrations` for what earlier files become.
+SCHEMA = 2
 # The array that makes a result a shard: which examples of the cell it holds.
 INDEX = "index"
 
@@ -116,11 +117,25 @@ class Result:
   Attributes:
     config: everything that decides the verdict (hyper-parameters, fingerprints, precision); finite
       plain JSON values. A stored result is reused only where it equals the configuration asked for.
+      `threat` is what the attack's threat says of itself (`{"name": "linf"}`), None without an attack.
     provenance: versions, platform and the like: recorded, never compared.
     summary: counts and fractions; a number that is not finite is stored as null.
-    examples: name -> bool, int32 or float32 array with one entry per example. An array called
+    examples: name -> bool, int32 or float32 array with one entry per example (see below). An array called
       "index" makes this a shard that holds only those examples of the cell.
     findings: structured warnings.
+
+  Arrays of examples that jaxrobust writes, each where it means something:
+    correct, robust: right before the attack, and still right after it.
+    nan, disagree, softmax: outputs that were not numbers; successes that the verification did not confirm;
+      probabilities in place of logits.
+    label, clean_prediction, prediction, confidence: the classes, and the probability of the last one.
+    stage: of the schedule that broke it, or -1. broken_at: the step of that stage, or -1 (attacks within a budget).
+    queries: forward passes that the attacks really made on it, exact. flat: how often the gradient was zero.
+    distance: of the closest adversarial image in the threat's own measure (minimal attacks); infinity without one,
+      NaN where the threat defines none.
+    reached_step@EPS, reached_query@EPS: the first step and query at which a minimal attack was within a budget, or -1.
+    robust_after@K: still right after K steps of the attack on the source (transfer).
+    flips: share of frames whose prediction changed (perturbation sequences).
   """
 
   cell: Cell

@@ -5,6 +5,7 @@ A new schema is one function and one line in `MIGRATIONS`.
 
 Schema 0 is the flat record: one object of names and numbers, as a person, a script or another benchmark writes
 it down when there is nothing per example. Everything that `jaxrobust.results.exchange` imports passes through it.
+Schema 1 has arrays per example, and its threat only at the head of the attack's id; schema 2 says it in `config`.
 
   {"schema": 0, "model": "resnet50", "data": "imagenet", "n": 5000, "accuracy": 0.761, "source": "our paper, table 2"}
 """
@@ -15,18 +16,20 @@ from collections.abc import Callable
 from typing import Any
 
 from jaxrobust.core.errors import CorruptFileError
+from jaxrobust.results.ids import SEQUENCE, attack_norm
 
 Document = dict[str, Any]
 
 _CELL = {"model": None, "data": None, "condition": "clean", "attack": "none", "eps": None, "n": None, "seed": 0}
-_RECORD = {*_CELL, "schema", "accuracy", "robust_accuracy", "source", "details", "about"}
+_RECORD = {*_CELL, "schema", "accuracy", "robust_accuracy", "threat", "source", "details", "about"}
 
 
 def from_record(record: Document) -> Document:
   """Schema 0 to 1: the cell, its summary and its source take their places.
 
   `accuracy` is that on the images before the attack, `robust_accuracy` the one after it; a record without attack
-  needs only the first. `details` decide which record it is (and are compared), `about` describes the model.
+  needs only the first. `threat` names one that is no norm at the head of the attack's id. `details` decide which record
+  it is (and are compared), `about` describes the model.
 
   >>> new = from_record({"schema": 0, "model": "a", "data": "b", "n": 200, "accuracy": 0.755})
   >>> new["schema"], new["cell"]["attack"], new["summary"]["correct"], new["summary"]["robust_accuracy"]
@@ -44,11 +47,14 @@ def from_record(record: Document) -> Document:
       raise CorruptFileError(f"{name} is {value!r}; expected a fraction between 0 and 1")
   if robust is None or type(n) is not int:
     raise CorruptFileError("a record of schema 0 needs n and an accuracy (robust_accuracy where there is an attack)")
-  source = record.get("source", "unknown")
+  source, threat = record.get("source", "unknown"), record.get("threat")
+  if threat is not None and (not isinstance(threat, str) or not threat):
+    raise CorruptFileError(f"threat is {threat!r}; expected a name")
+  said = {} if threat is None else {"threat": {"name": threat}}
   return {
     "schema": 1,
     "cell": cell,
-    "config": {"imported": {"source": source, "details": record.get("details", {})}},
+    "config": {"imported": {"source": source, "details": record.get("details", {})}, **said},
     "provenance": {"source": source, "model": record.get("about", {})},
     "summary": {
       "n": n,
@@ -62,7 +68,24 @@ def from_record(record: Document) -> Document:
   }
 
 
-MIGRATIONS: dict[int, Callable[[Document], Document]] = {0: from_record}
+def add_threat(document: Document) -> Document:
+  """Schema 1 to 2: the configuration says the threat, which was one of the norms at the head of the attack's id.
+
+  What is damaged stays as it is: whoever reads the document refuses it by name.
+
+  >>> old = {"schema": 1, "cell": {"attack": "transfer:net:l2-pgd-20"}, "config": {"samples": 1}}
+  >>> add_threat(old)["config"]
+  {'samples': 1, 'threat': {'name': 'l2'}}
+  """
+  cell, config = document.get("cell"), document.get("config")
+  if isinstance(cell, dict) and isinstance(config, dict) and "threat" not in config:
+    attack, condition = str(cell.get("attack")), str(cell.get("condition"))
+    norm = None if condition.startswith(SEQUENCE) else attack_norm(attack)
+    config = {**config, "threat": None if norm is None else {"name": norm}}
+  return {**document, "schema": 2, **({} if config is None else {"config": config})}
+
+
+MIGRATIONS: dict[int, Callable[[Document], Document]] = {0: from_record, 1: add_threat}
 
 
 def migrate(document: Document, schema: int) -> Document:

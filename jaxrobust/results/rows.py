@@ -11,9 +11,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from jaxrobust.core.budget import Budget
 from jaxrobust.core.errors import CorruptFileError, JaxrobustError
-from jaxrobust.core.threat import NORMS, Budget
 from jaxrobust.results.cell import Cell, Result, read_document
+from jaxrobust.results.ids import attack_norm, threat_name, transfer_source
 from jaxrobust.results.packing import count_flags
 
 # The columns of a row and their DuckDB types.
@@ -26,6 +27,7 @@ COLUMNS = {
   "severity": "BIGINT",
   "attack": "VARCHAR",
   "norm": "VARCHAR",
+  "threat": "VARCHAR",
   "source": "VARCHAR",
   "eps": "VARCHAR",
   "budget": "DOUBLE",
@@ -52,35 +54,10 @@ COLUMNS = {
 }
 _COUNTS = ("correct", "robust", "nan", "disagree", "queries")
 _NUMBERS = ("accuracy", "robust_accuracy", "median_distance")
+_NAMES = ("path", "model", "data", "condition", "attack", "threat", "source", "arch", "family", "technique")
 _WORD = 2**63 - 1
 
 _CORRUPTION = re.compile(r"([a-z0-9_]+)-([1-9][0-9]?)(-.*)?")
-_TRANSFER = "transfer:"
-
-
-@functools.lru_cache(4096)
-def attack_norm(attack: str) -> str | None:
-  """The norm an attack's id begins with, also behind a transfer's source.
-
-  >>> attack_norm("linf-pgd-20"), attack_norm("transfer:resnet:l2-pgd-20"), attack_norm("none")
-  ('linf', 'l2', None)
-  """
-  if attack.startswith(_TRANSFER):
-    attack = attack.rpartition(":")[2]
-  norm = attack.split("-")[0]
-  return norm if norm in NORMS else None
-
-
-@functools.lru_cache(4096)
-def transfer_source(attack: str) -> str | None:
-  """The model whose adversarial images these are, where they were made on another one.
-
-  >>> transfer_source("transfer:my:net:linf-pgd-20"), transfer_source("linf-pgd-20")
-  ('my:net', None)
-  """
-  if not attack.startswith(_TRANSFER):
-    return None
-  return attack.removeprefix(_TRANSFER).rpartition(":")[0] or None
 
 
 @functools.lru_cache(4096)
@@ -123,6 +100,7 @@ def make_row(path: str, raw: bytes | Result) -> dict[str, Any]:
     "severity": corruption[1],
     "attack": cell.attack,
     "norm": attack_norm(cell.attack),
+    "threat": threat_name(config, cell.attack),
     "source": transfer_source(cell.attack),
     "eps": cell.eps,
     "budget": budget_value(cell.eps),
@@ -184,7 +162,7 @@ def _dump(value: Any) -> str:
 
 def _encodable(row: dict[str, Any]) -> dict[str, Any]:
   """Text that UTF-8 cannot hold (half a surrogate pair) with question marks in its place."""
-  for name in ("path", "model", "data", "condition", "attack", "source", "arch", "family", "technique"):
+  for name in _NAMES:
     value = row[name]
     if value is not None and not value.isascii():
       row[name] = value.encode("utf-8", "replace").decode("utf-8")

@@ -1,4 +1,5 @@
-"""Training: losses, one jitted step, one loop, checkpoints.
+"""Training: `loop` runs it, `step` is what is compiled, `state` what changes, `config` what decides.
 
-May import core, models, attacks and data.
+`technique` says what a technique may do; inner rooms hold them: `techniques`, `augmentations`, `pretraining`.
+May import core, models, attacks and data, and the engine for validation.
 """

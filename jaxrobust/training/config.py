@@ -9,9 +9,10 @@ from typing import Any
 
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.registry import unknown_name
+from jaxrobust.core.spelling import accepts_old_names, current_keys, current_name
 from jaxrobust.core.validation import is_number
-from jaxrobust.training.optimisers import OPTIMISERS, SCHEDULES
-from jaxrobust.training.technique import Plan, make_plan
+from jaxrobust.training.composition import TrainPlan, make_plan
+from jaxrobust.training.optimizers import OPTIMIZERS, SCHEDULES
 
 PRECISIONS = ("float32", "bfloat16")
 SHARDINGS = ("data", "fsdp")
@@ -21,6 +22,7 @@ _FREE = ("save_every", "log_every")
 _LATER = {"extra_data": "", "extra_part": 0.0}
 
 
+@accepts_old_names
 @dataclass(frozen=True)
 class TrainConfig:
   """A training run.
@@ -31,17 +33,17 @@ class TrainConfig:
     init: a classifier folder to start from (fine-tuning); a head of another size is replaced.
     epochs, batch_size: of the whole run, over all devices; a batch may straddle two epochs.
     accumulate: batches whose gradients are averaged into one update.
-    optimiser: "sgd" (Nesterov 0.9) or "adamw"; `learning_rate` and `weight_decay` its own.
+    optimizer: "sgd" (Nesterov 0.9) or "adamw"; `learning_rate` and `weight_decay` its own.
     schedule: "cosine", "step" (a tenth at 50 % and 75 %), "step-30", "cyclic" (up and down linearly) or "constant".
     warmup_epochs: of the learning rate.
     clip: the largest global gradient norm; 0 for none.
     techniques: names, in order; `options` hold the parameters of each.
     attack_warmup_epochs: how long the budget of the training attack grows from zero.
     precision: of the forward and backward passes; weights and updates are float32.
-    sharding: "data" copies weights to every device, "fsdp" splits weights and optimiser state.
+    sharding: "data" copies weights to every device, "fsdp" splits weights and optimizer state.
     holdout: examples of the training set kept to choose the best epoch by; 0 keeps the last epoch.
     validate_steps: of the PGD attack it is chosen by, at the budget trained for; no attack for standard training.
-    seed: of initialisation, order, augmentation and random starts.
+    seed: of initialization, order, augmentation and random starts.
     save_every, log_every: steps between checkpoints and between log lines.
   """
 
@@ -54,7 +56,7 @@ class TrainConfig:
   epochs: float = 20.0
   batch_size: int = 64
   accumulate: int = 1
-  optimiser: str = "adamw"
+  optimizer: str = "adamw"
   learning_rate: float = 2e-3
   weight_decay: float = 1e-4
   schedule: str = "cosine"
@@ -72,7 +74,8 @@ class TrainConfig:
   log_every: int = 10
 
   def __post_init__(self) -> None:
-    object.__setattr__(self, "techniques", tuple(self.techniques))
+    object.__setattr__(self, "techniques", tuple(map(current_name, self.techniques)))
+    object.__setattr__(self, "options", _current_options(self.options))
     least = {"epochs": 0, "batch_size": 1, "accumulate": 1, "learning_rate": 0, "weight_decay": 0, "warmup_epochs": 0}
     least |= {
       "clip": 0,
@@ -84,37 +87,37 @@ class TrainConfig:
       "log_every": 1,
       "save_every": 1,
     }
+    values, defaults = vars(self), vars(TrainConfig)
     for name, bound in least.items():
-      value = getattr(self, name)
-      whole = isinstance(getattr(TrainConfig, name), int)
+      value, whole = values[name], isinstance(defaults[name], int)
       if not is_number(value, int if whole else int | float) or not value >= bound:
-        kind = "whole number" if whole else "number"
-        raise InputError(f"{name} must be a {kind} of at least {bound}, got {value!r}")
+        kind = "an integer" if whole else "a number"
+        raise InputError(f"{name} must be {kind} of at least {bound}, got {value!r}")
     if not self.epochs > 0:
       raise InputError(f"epochs must be more than 0, got {self.epochs!r}")
     if bool(self.extra_data) != (self.extra_part > 0) or self.extra_part >= 1:
       raise InputError(f"extra_data needs an extra_part in (0, 1) and the other way round, got {self.extra_part!r}")
     for name in ("arch", "data", "extra_data", "init"):
-      if not isinstance(getattr(self, name), str):
-        raise InputError(f"{name} must be a name, got {getattr(self, name)!r}")
+      if not isinstance(values[name], str):
+        raise InputError(f"{name} must be a name, got {values[name]!r}")
     for name, known in (("precision", PRECISIONS), ("sharding", SHARDINGS)):
-      if getattr(self, name) not in known:
-        raise unknown_name(name, getattr(self, name), list(known))
-    OPTIMISERS[self.optimiser], SCHEDULES[self.schedule]
+      if values[name] not in known:
+        raise unknown_name(name, values[name], list(known))
+    OPTIMIZERS[self.optimizer], SCHEDULES[self.schedule]
 
-  def plan(self) -> Plan:
-    """The techniques, built."""
+  def plan(self) -> TrainPlan:
+    """Returns the techniques, built."""
     return make_plan(self.techniques, self.options)
 
   def identity(self) -> dict[str, Any]:
-    """What must be equal for two runs to make the same network, as plain JSON."""
+    """Returns what must be equal for two runs to make the same network, as plain JSON."""
     plain = json.loads(json.dumps(asdict(self)))
     known = {name: value for name, value in plain.items() if name not in _FREE}
     return {name: value for name, value in known.items() if name not in _LATER or value != _LATER[name]}
 
 
 def make_train_config(options: Any) -> TrainConfig:
-  """A config from plain options; unknown ones are refused with the nearest known names.
+  """Builds a config from plain options; unknown ones raise UnknownNameError with the nearest known names.
 
   >>> make_train_config({"epoch": 3})
   Traceback (most recent call last):
@@ -123,6 +126,7 @@ def make_train_config(options: Any) -> TrainConfig:
   options = _plain(options)
   if not isinstance(options, Mapping):
     raise InputError(f"a training config is a set of options, got {options!r}")
+  options = current_keys(options)
   known = [item.name for item in fields(TrainConfig)]
   for key in options:
     if key not in known:
@@ -130,8 +134,23 @@ def make_train_config(options: Any) -> TrainConfig:
   return TrainConfig(**options)
 
 
+def same_identity(stored: Any, config: TrainConfig) -> bool:
+  """Returns whether a run's folder, whose names may be spelled as they once were, was made by this very config."""
+  if not isinstance(stored, Mapping) or not stored.keys() >= {"techniques", "options"}:
+    return False
+  techniques, options = [current_name(name) for name in stored["techniques"]], _current_options(stored["options"])
+  return {**current_keys(stored), "techniques": techniques, "options": options} == config.identity()
+
+
+def _current_options(options: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+  """Returns the options of techniques, by their current names."""
+  return {
+    name: current_keys(inner) if isinstance(inner, Mapping) else inner for name, inner in current_keys(options).items()
+  }
+
+
 def _plain(value: Any) -> Any:
-  """Config dicts as plain ones."""
+  """Returns config dicts as plain ones."""
   if isinstance(value, Mapping) or hasattr(value, "to_dict"):
     return {key: _plain(inner) for key, inner in dict(value).items()}
   return tuple(value) if isinstance(value, list) else value

@@ -19,15 +19,15 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax.custom_batching import custom_vmap
 
-from jaxrobust.core.classifier import Classifier, normalised
+from jaxrobust.core.classifier import Classifier, normalized
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.types import Array
-from jaxrobust.models.head import with_features
+from jaxrobust.models.layers.head import with_features
 
 
 @dataclasses.dataclass(frozen=True)
 class _CoupledApply:
-  """Normalises and applies a linen module in training mode to a whole batch, also under `vmap`."""
+  """Normalizes and applies a linen module in training mode to a whole batch, also under `vmap`."""
 
   module: nn.Module
   dtype: Any = None
@@ -44,10 +44,10 @@ def coupled_classifier(classifier: Classifier, module: nn.Module, key: Array) ->
 
 
 def features_of(classifier: Classifier, images: Array) -> Array:
-  """What the head of a module sees, for a whole batch, in the classifier's own mode."""
+  """Returns what the head of a module sees, for a whole batch, in the classifier's own mode."""
   variables, apply = classifier.variables, cast(_CoupledApply, classifier.apply)
   options = _training(variables) if "dropout" in variables else {}
-  inputs = normalised(variables, images, apply.dtype)
+  inputs = normalized(variables, images, apply.dtype)
   return with_features(apply.module, variables["module"], inputs, **options)[1].astype(jnp.float32)
 
 
@@ -62,14 +62,14 @@ def _together(module: nn.Module, dtype: Any) -> Callable[[Any, Array], Array]:
   trees: dict[Hashable, Any] = {}
 
   def logits(variables: Any, images: Array) -> Array:
-    return module.apply(variables["module"], normalised(variables, images, dtype), **_training(variables))[0]
+    return module.apply(variables["module"], normalized(variables, images, dtype), **_training(variables))[0]
 
   @_over_the_batch
   def plain(variables: Any, images: Array) -> tuple[Array, list[Array]]:
     return logits(variables, images), []
 
   @_over_the_batch
-  def linearised(variables: Any, images: Array) -> tuple[Array, list[Array]]:
+  def linearized(variables: Any, images: Array) -> tuple[Array, list[Array]]:
     out, pull = jax.vjp(lambda x: logits(variables, x), images)
     saved, tree = jax.tree.flatten(pull)
     trees[_shapes(saved)] = tree, out.shape
@@ -83,7 +83,7 @@ def _together(module: nn.Module, dtype: Any) -> Callable[[Any, Array], Array]:
     return jax.tree.unflatten(tree, saved)(cotangent)[0], []
 
   def forward(variables: Any, images: Array) -> tuple[Array, Any]:
-    out, saved = linearised(variables, images)
+    out, saved = linearized(variables, images)
     return out, (saved, images)
 
   def backward(kept: Any, cotangent: Array) -> tuple[None, Array]:

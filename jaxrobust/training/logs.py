@@ -1,6 +1,7 @@
-"""What a run says: one JSON line per entry, and TensorBoard events where a writer is installed.
+"""The log of a run: one JSON line per entry, and TensorBoard events where a writer is installed.
 
-A continued run drops the lines of steps it repeats, so that the file reads as if it had never stopped.
+A continued run drops the lines of steps it repeats, so that the file reads as if it had never stopped. The sums of the
+line that is under way are part of checkpoints: cut off by a stop, it is in the end the line it would have been.
 """
 
 from __future__ import annotations
@@ -9,12 +10,18 @@ import contextlib
 import importlib
 import json
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jax
+import numpy as np
+from clu import metrics as clu_metrics
+
 from jaxrobust.core.errors import StorageError
 from jaxrobust.core.files import atomic_write
+from jaxrobust.training.step import StepMetrics
 
 _WRITERS = ("tensorboardX", "torch.utils.tensorboard")
 
@@ -62,7 +69,7 @@ class Log:
 
 
 def read_log(path: str | os.PathLike) -> list[dict[str, Any]]:
-  """The entries of a log; a last line cut off by a crash is left out."""
+  """Returns the entries of a log; a last line cut off by a crash is left out."""
   try:
     lines = Path(path).read_text().splitlines()
   except FileNotFoundError:
@@ -85,3 +92,49 @@ def _event_writer(folder: Path, step: int) -> Any | None:
     except (ImportError, AttributeError):
       continue
   return None
+
+
+class LogWindow:
+  """Sums and counts over some steps, and the time that they took here."""
+
+  def __init__(self, sums: list[float]):
+    self._metrics = metrics_of(sums)
+    self._since, self._waited, self._steps = time.monotonic(), 0.0, 0
+
+  @property
+  def sums(self) -> list[float]:
+    """Plain numbers, without loss of a bit, for `LogWindow(sums)`; reading them waits for the step."""
+    return [float(leaf) for leaf in jax.tree.leaves(self._metrics)]
+
+  def add(self, metrics: clu_metrics.Collection, waited: float) -> None:
+    """One more step, which waited so long for its data."""
+    self._metrics = self._metrics.merge(metrics)
+    self._waited, self._steps = self._waited + waited, self._steps + 1
+
+  @contextlib.contextmanager
+  def paused(self) -> Iterator[None]:
+    """Time that no step takes."""
+    start = time.monotonic()
+    try:
+      yield
+    finally:
+      self._since += time.monotonic() - start
+
+  def line(self, batch_size: int) -> dict[str, float]:
+    """Returns means over the window, and how fast its steps were made since this process began it."""
+    seconds = max(time.monotonic() - self._since, 1e-9)
+    values = {name: float(value) for name, value in self._metrics.compute().items()}
+    speed = {
+      "seconds": seconds,
+      "step_seconds": seconds / self._steps,
+      "images_per_second": self._steps * batch_size / seconds,
+      "data_wait": self._waited / seconds,
+    }
+    return values | {name: round(value, 4) for name, value in speed.items()}
+
+
+def metrics_of(sums: list[float]) -> clu_metrics.Collection:
+  """Metrics that go on from `sums`; none at all is nothing seen yet."""
+  leaves, tree = jax.tree.flatten(StepMetrics.empty())
+  sums = sums or [0.0] * len(leaves)
+  return jax.tree.unflatten(tree, [np.asarray(value, leaf.dtype) for value, leaf in zip(sums, leaves, strict=True)])

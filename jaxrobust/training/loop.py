@@ -22,25 +22,22 @@ from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.errors import CellMismatchError, InputError, StoppedError, StorageError, TrainingError
 from jaxrobust.core.files import write_json
 from jaxrobust.core.mesh import fitting_mesh
-from jaxrobust.core.progress import Meter, show
+from jaxrobust.core.progress import ProgressFn, show
 from jaxrobust.core.stopping import StopRequest
 from jaxrobust.data.registry import DATASETS, load_data
 from jaxrobust.models.registry import MODELS
 from jaxrobust.models.zoo import read_metadata
 from jaxrobust.training.checkpoints import Checkpoints
-from jaxrobust.training.config import TrainConfig
-from jaxrobust.training.finetune import start_from
-from jaxrobust.training.inputs import check_inputs, known_content
-from jaxrobust.training.logs import Log
-from jaxrobust.training.others import load_others
-from jaxrobust.training.processes import Vote, check_alike, gather
+from jaxrobust.training.config import TrainConfig, same_identity
+from jaxrobust.training.inputs import check_inputs, known_content, load_frozen_models, start_from
+from jaxrobust.training.logs import Log, LogWindow
+from jaxrobust.training.processes import Vote, add_up, check_alike, gather
 from jaxrobust.training.recipes import exported_options, make_recipe
 from jaxrobust.training.run import Run, exported, finish, host_variables, save_weights
-from jaxrobust.training.state import TrainState, begin_memory, init_state, state_shardings, stored
-from jaxrobust.training.step import culprit, make_step
+from jaxrobust.training.state import TrainState, init_state, restored, state_shardings, stored
+from jaxrobust.training.step import first_nonfinite, make_step
 from jaxrobust.training.stream import Stream, count_ids, split_ids, training_data
 from jaxrobust.training.validation import Score, overfitted, validate
-from jaxrobust.training.window import Window
 
 _RUN = "run.json"
 # Examples by which a run without held-out ones is watched.
@@ -93,17 +90,17 @@ def train(
 
 
 def _finished(config: TrainConfig, folder: Path) -> bool:
-  """Whether the folder holds this very network; another one is an error."""
+  """Returns whether the folder holds this very network; another one is an error."""
   metadata = read_metadata(folder)
   path = folder / _RUN
   known = metadata["notes"].get("train") if metadata else json.loads(path.read_text()) if path.exists() else None
-  if (metadata is not None or known is not None) and known != config.identity():
+  if (metadata is not None or known is not None) and not same_identity(known, config):
     raise CellMismatchError(f"{folder} holds a network trained with another config; use another folder or remove it")
   return metadata is not None
 
 
 def _start(config: TrainConfig, folder: Path, mesh: Mesh, stop: StopRequest) -> tuple[Run, TrainState]:
-  """The run, and its state as it was left or fresh."""
+  """Returns the run, and its state as it was left or fresh."""
   data = training_data(config.data, config.extra_data, config.extra_part, config.batch_size)
   size = len(data) - config.holdout
   if config.batch_size > size:
@@ -112,12 +109,12 @@ def _start(config: TrainConfig, folder: Path, mesh: Mesh, stop: StopRequest) -> 
   recipe = make_recipe(config, data.num_classes, size, total)
   shape = data.take(np.arange(1))[0].shape[1:]
   given = start_from(config.init, recipe.module, shape, config.seed) if config.init else None
-  others, inputs = load_others(recipe.plan.classifiers, recipe.num_classes, shape, mesh, config.sharding)
+  frozen_models, inputs = load_frozen_models(recipe.plan.classifiers, recipe.num_classes, shape, mesh, config.sharding)
   inputs |= known_content(config.data, data)
   check_alike(config.identity() | {"the content of the data": inputs, "the number of examples": len(data)}, mesh)
   key, averaged = jax.random.key(config.seed), recipe.plan.average is not None
-  memory = lambda: begin_memory(recipe.plan.objective, (config.batch_size, *shape), count_ids(data))
-  build = lambda: init_state(recipe.module, recipe.optimiser, key, shape, averaged, given, memory())
+  objective_state = lambda: recipe.plan.objective.init_state((config.batch_size, *shape), count_ids(data))
+  build = lambda: init_state(recipe.module, recipe.optimizer, key, shape, averaged, given, objective_state())
   shapes = jax.eval_shape(build)
   shardings = state_shardings(shapes, mesh, config.sharding)
   try:
@@ -128,30 +125,30 @@ def _start(config: TrainConfig, folder: Path, mesh: Mesh, stop: StopRequest) -> 
     write_json(folder / _RUN, config.identity())
   check_inputs(folder, inputs, write=jax.process_index() == 0)
   checkpoints = Checkpoints(folder / "checkpoints")
-  restored = checkpoints.restore(stored(shapes), stored(shardings))
-  check_alike({"the checkpoint that they read": restored and restored[0]}, mesh)
-  if restored:
-    step, state, window = restored[0], TrainState(**restored[1]), restored[2]
+  found = checkpoints.restore(stored(shapes), stored(shardings))
+  check_alike({"the checkpoint that they read": found and found[0]}, mesh)
+  if found:
+    step, state, window = found[0], restored(found[1]), found[2]
     checkpoints.drop_after(step, lambda: gather(np.zeros(1, np.int32), mesh))
   else:
     # Weights that are given must not become constants of a program.
     state = jax.device_put(build(), shardings) if given else jax.jit(build, out_shardings=shardings)()
     step, window = 0, []
   log = Log(folder, step, active=jax.process_index() == 0)
-  return Run(config, folder, recipe, mesh, data, size, total, log, checkpoints, stop, others, window), state
+  return Run(config, folder, recipe, mesh, data, size, total, log, checkpoints, stop, frozen_models, window), state
 
 
-def _steps(run: Run, state: TrainState, meter: Meter) -> TrainState:
+def _steps(run: Run, state: TrainState, meter: ProgressFn) -> TrainState:
   """Steps to the end of the run, with everything that happens between them."""
   config, step = run.config, int(state.step)
   shardings = jax.tree.map(lambda leaf: leaf.sharding, state)
-  advance = make_step(run.recipe, run.mesh, shardings, run.others)
+  advance = make_step(run.recipe, run.mesh, shardings, run.frozen_models)
   vote = Vote(run.mesh)
   # An epoch that ended right at the checkpoint may not have been looked at yet.
   if step and _ends_epoch(run, step):
-    _look_back(run, state, step)
+    _validate_epoch(run, state, step)
   stream = Stream(run.data, run.train_size, config.batch_size, config.seed, run.mesh, step)
-  window = Window(run.window)
+  window = LogWindow(run.window)
   report: dict[str, Any] = {}
   try:
     batches = iter(stream)
@@ -168,7 +165,7 @@ def _steps(run: Run, state: TrainState, meter: Meter) -> TrainState:
       leaving = vote(run.stop.asked)
       if step % config.log_every == 0 or step == run.total_steps:
         run.log.write(step, **window.line(config.batch_size))
-        window = Window([])
+        window = LogWindow([])
       ended = _ends_epoch(run, step)
       due = step % config.save_every == 0
       if leaving or due or ended:
@@ -179,7 +176,7 @@ def _steps(run: Run, state: TrainState, meter: Meter) -> TrainState:
         raise _stopped(run, step)
       if ended:
         with window.paused():
-          _look_back(run, state, step)
+          _validate_epoch(run, state, step)
   finally:
     stream.close()
   return state
@@ -194,30 +191,22 @@ def _stopped(run: Run, step: int) -> StoppedError:
 
 
 def _check(report: dict[str, Any], step: int, state: TrainState) -> None:
-  found = culprit(report, state.params) if report else None
+  found = first_nonfinite(report, state.params) if report else None
   if found:
     raise TrainingError(f"not a number at step {step}: {found}; lower the learning rate or look at the data")
 
 
-def _look_back(run: Run, state: TrainState, step: int) -> None:
+def _validate_epoch(run: Run, state: TrainState, step: int) -> None:
   """After an epoch: scores on the held-out examples; the best epoch's weights are kept.
 
   Training with a single step is watched in any case, on examples that it trains on where none are held out.
   """
-  watched = run.config.holdout or getattr(run.recipe.plan.objective, "num_steps", 0) == 1
+  objective = run.recipe.plan.objective
+  watched = run.config.holdout or (objective.num_steps == 1 and objective.budget > 0)
   if not watched or any(entry["step"] == step and "robust" in entry for entry in run.log.entries):
     return
   variables = host_variables(run, state)
-  if not run.chief:
-    return
-  training, held = split_ids(len(run.data), run.train_size)
-  images, labels = run.data.take(held if run.config.holdout else training[:WATCHED])
-  recipe = run.recipe
-  classifier = Classifier.from_module(recipe.module, variables, mean=recipe.mean, std=recipe.std)
-  steps = run.config.validate_steps
-  # Several processes leave together, by vote: there it is carried through.
-  stopping = lambda: run.stop.asked and jax.process_count() == 1
-  score = validate(recipe.plan.objective, classifier, images, labels, steps, stopping)
+  score = _validated(run, variables)
   if score is None:
     # Left here, where the checkpoint is: one step on, this epoch would never be looked at.
     run.checkpoints.wait()
@@ -226,10 +215,24 @@ def _look_back(run: Run, state: TrainState, step: int) -> None:
   accuracy = next((entry["accuracy"] for entry in reversed(run.log.entries) if "accuracy" in entry), 0.0)
   warning = overfitted([*scores, score], accuracy)
   named = {"warning": warning} if warning else {}
-  if run.config.holdout and (not scores or score.robust > max(old.robust for old in scores)):
+  if run.chief and run.config.holdout and (not scores or score.robust > max(old.robust for old in scores)):
     found = {"step": step, "clean": score.clean, "robust": score.robust}
     save_weights(run, exported(run, variables), run.folder / "best", found)
   # The line is written last: a run that is killed before it looks again.
   run.log.write(step, epoch=run.epoch_of(step), clean=score.clean, robust=score.robust, **named)
-  if warning:
+  if warning and run.chief:
     print(warning, flush=True)
+
+
+def _validated(run: Run, variables: Any) -> Score | None:
+  """Returns the score of these weights: each process looks at every so many-th example, on its own devices."""
+  training, held = split_ids(len(run.data), run.train_size)
+  ids = held if run.config.holdout else training[:WATCHED]
+  mine = ids[jax.process_index() :: jax.process_count()]
+  # Not every source can be asked for nothing, which is the share of some where examples are fewer than processes.
+  images, labels = (rows[: len(mine)] for rows in run.data.take(mine if len(mine) else ids[:1]))
+  recipe = run.recipe
+  classifier = Classifier.from_module(recipe.module, variables, mean=recipe.mean, std=recipe.std)
+  stopping, total = lambda: run.stop.asked, lambda counts: add_up(counts, run.mesh)
+  steps = run.config.validate_steps
+  return validate(recipe.plan.objective, classifier, images, labels, steps, stopping, mine, total)

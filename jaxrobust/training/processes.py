@@ -1,7 +1,7 @@
-"""What the processes of one run must agree on: what they train, and when they stop.
+"""Agreement among the processes of one run: on what they train, how well it does, and when they stop.
 
 Each is started by a command of its own. One with another seed, other data or an older checkpoint would not fail: all
-would train on together, towards a network that nobody asked for. And all must leave the loop at the same step.
+would train on together, toward a network that nobody asked for. And all must leave the loop at the same step.
 """
 
 from __future__ import annotations
@@ -21,19 +21,28 @@ from jaxrobust.core.mesh import replicated, row_sharding
 
 
 def _spread(numbers: np.ndarray, mesh: Mesh) -> jax.Array:
-  """The numbers of all processes, one row for each device of the mesh."""
+  """Returns the numbers of all processes, one row for each device of the mesh."""
   rows = np.repeat(numbers[None], len(mesh.local_devices), 0)
   return jax.make_array_from_process_local_data(row_sharding(mesh), rows, (mesh.size, *numbers.shape))
 
 
 def gather(numbers: np.ndarray, mesh: Mesh) -> np.ndarray:
-  """The numbers of all processes, one row for each device; nobody returns before everybody came."""
+  """Returns the numbers of all processes, one row for each device; nobody returns before everybody came."""
   whole = jax.jit(lambda array: array, out_shardings=replicated(mesh))(_spread(numbers, mesh))
   return np.asarray(whole.addressable_data(0))
 
 
+def add_up(numbers: np.ndarray, mesh: Mesh) -> np.ndarray:
+  """Returns the sum of the numbers of all processes; nobody returns before everybody came."""
+  if jax.process_count() == 1:
+    return numbers
+  owners = [device.process_index for device in mesh.devices.flat]
+  first = [owners.index(process) for process in sorted(set(owners))]
+  return gather(numbers, mesh)[first].sum(axis=0)
+
+
 def check_alike(parts: Mapping[str, Any], mesh: Mesh) -> None:
-  """Refuses, in all processes at once, parts (plain JSON by name) that are not equal everywhere."""
+  """Raises InputError, in all processes at once, for parts (JSON by name) that are not equal everywhere."""
   if jax.process_count() == 1:
     return
   mine = np.array([_digest(name, value) for name, value in sorted(parts.items())], np.int32)
@@ -43,7 +52,7 @@ def check_alike(parts: Mapping[str, Any], mesh: Mesh) -> None:
 
 
 def find_differences(names: list[str], digests: np.ndarray) -> list[str]:
-  """The names whose digests, (process, name, …), are not the same in every process.
+  """Returns the names whose digests, (process, name, …), are not the same in every process.
 
   >>> find_differences(["seed", "step"], np.array([[[1], [2]], [[1], [3]]]))
   ['step']
@@ -53,13 +62,13 @@ def find_differences(names: list[str], digests: np.ndarray) -> list[str]:
 
 
 def _digest(name: str, value: Any) -> list[int]:
-  """In pieces of 16 bits: JAX cuts wider whole numbers off."""
+  """In pieces of 16 bits: JAX cuts wider integers off."""
   text = json.dumps([name, value], sort_keys=True)
   return np.frombuffer(hashlib.sha256(text.encode()).digest()[:8], "<u2").astype(np.int32).tolist()
 
 
 class Vote:
-  """Whether any process has been asked to stop, known to all of them one step later: nobody waits for the sum."""
+  """Tells whether any process has been asked to stop, known to all of them one step later: nobody waits for the sum."""
 
   def __init__(self, mesh: Mesh):
     self._mesh = mesh

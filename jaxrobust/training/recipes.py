@@ -7,22 +7,22 @@ from typing import Any
 import jax.numpy as jnp
 
 from jaxrobust.models.registry import MODELS, make_model
+from jaxrobust.training.composition import TrainPlan
 from jaxrobust.training.config import TrainConfig
-from jaxrobust.training.optimisers import make_optimiser
-from jaxrobust.training.pretraining import wrapped
+from jaxrobust.training.optimizers import make_optimizer
+from jaxrobust.training.pretraining.backbone import wrapped
 from jaxrobust.training.step import Recipe
-from jaxrobust.training.technique import Plan
 
 
 def make_recipe(config: TrainConfig, num_classes: int, size: int, total_steps: int) -> Recipe:
-  """The compiled step's ingredients, from a config."""
+  """Returns the compiled step's ingredients, from a config."""
   spec, plan = MODELS[config.arch], config.plan()
   exported_options(config, plan)
   per_epoch = size / config.batch_size
   # An objective may make several updates with each batch.
-  share = plan.replays / config.accumulate
-  optimiser = make_optimiser(
-    config.optimiser,
+  share = plan.objective.replays / config.accumulate
+  optimizer = make_optimizer(
+    config.optimizer,
     config.schedule,
     learning_rate=config.learning_rate,
     weight_decay=config.weight_decay,
@@ -38,7 +38,7 @@ def make_recipe(config: TrainConfig, num_classes: int, size: int, total_steps: i
     tuple(spec.mean),
     tuple(spec.std),
     plan,
-    optimiser,
+    optimizer,
     round(config.attack_warmup_epochs * per_epoch),
     jnp.dtype(config.precision),
     config.seed,
@@ -47,7 +47,7 @@ def make_recipe(config: TrainConfig, num_classes: int, size: int, total_steps: i
   )
 
 
-def exported_options(config: TrainConfig, plan: Plan) -> dict[str, Any]:
-  """The architecture's options in the form that is saved."""
+def exported_options(config: TrainConfig, plan: TrainPlan) -> dict[str, Any]:
+  """Returns the architecture's options in the form that is saved."""
   options = {**config.arch_options, **dict(plan.arch_options)}
   return plan.export.exported(config.arch, options) if plan.export is not None else options

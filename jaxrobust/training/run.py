@@ -1,13 +1,16 @@
-"""What a running loop holds, and the networks that come out of it: the weights to evaluate, the form that is saved."""
+"""The state of a running loop, and the networks that come out of it: weights to evaluate, the form that is saved."""
 
 from __future__ import annotations
 
+import functools
 import itertools
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
@@ -20,11 +23,10 @@ from jaxrobust.models.zoo import load_classifier, read_metadata, save_classifier
 from jaxrobust.training.checkpoints import Checkpoints
 from jaxrobust.training.config import TrainConfig
 from jaxrobust.training.logs import Log
-from jaxrobust.training.pretraining import backbone_of, backbone_variables
+from jaxrobust.training.pretraining.backbone import backbone_of, backbone_variables
 from jaxrobust.training.recipes import exported_options
-from jaxrobust.training.state import TrainState, variables_of
-from jaxrobust.training.statistics import measured
-from jaxrobust.training.step import Recipe
+from jaxrobust.training.state import TrainState, as_variables, variables_of
+from jaxrobust.training.step import Recipe, statistics_after
 from jaxrobust.training.stream import Stream
 
 
@@ -42,7 +44,7 @@ class Run:
   log: Log
   checkpoints: Checkpoints
   stop: StopRequest
-  others: dict[str, Classifier]
+  frozen_models: dict[str, Classifier]
   window: list[float]  # The sums of the log line that a checkpoint cut off.
 
   @property
@@ -55,13 +57,14 @@ class Run:
 
 
 def host_variables(run: Run, state: TrainState) -> Any:
-  """The weights to evaluate, whole, on this process's host; every process must call it."""
+  """Returns the weights to evaluate, whole, on this process's host; every process must call it."""
   variables = variables_of(state)
-  batches = getattr(run.recipe.plan.average, "statistics", 0)
+  average = run.recipe.plan.average
+  batches = average.statistics if average is not None else 0
   if batches and state.batch_stats:
     stream = Stream(run.data, run.train_size, run.config.batch_size, run.config.seed, run.mesh)
     try:
-      variables = measured(run.recipe, state, run.others, itertools.islice(stream, batches))
+      variables = measured(run.recipe, state, run.frozen_models, itertools.islice(stream, batches))
     finally:
       stream.close()
   variables = backbone_variables(run.recipe.module, variables)
@@ -102,3 +105,29 @@ def finish(run: Run, state: TrainState) -> None:
       {key: value for key, value in best["notes"].items() if key != "train"} if best else {"step": int(state.step)}
     )
     save_weights(run, variables, run.folder, extra)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _of_a_batch(recipe: Recipe, state: TrainState, rows: Any, frozen_models: Mapping[str, Classifier]) -> Any:
+  starts = [jax.tree.map(fill, state.batch_stats) for fill in (jnp.zeros_like, jnp.ones_like)]
+  zeros, ones = statistics_after(recipe, state, starts, frozen_models, *rows)
+  return jax.tree.map(lambda zero, one: zero / (1 - (one - zero)), zeros, ones)
+
+
+def measured(
+  recipe: Recipe, state: TrainState, frozen_models: Mapping[str, Classifier], batches: Iterable[Any]
+) -> dict[str, Any]:
+  """Returns the averaged weights with the mean statistics of the batches, augmented and attacked as in training.
+
+  An average was never trained with statistics of its own (arXiv:1803.05407, section 3.2). A layer makes
+  `keep · old + (1 - keep) · measured` of the statistics it is given, with a `keep` of its own. Asked twice about one
+  batch, with statistics of all zeros and of all ones, it gives both away; the means over many batches are then exact,
+  whatever the architecture.
+  """
+  params, stats = state.average
+  averaged = state._replace(params=params, batch_stats=stats, opt_state=(), average=())
+  total, count = jax.tree.map(jnp.zeros_like, stats), 0
+  for rows in batches:
+    total = jax.tree.map(jnp.add, total, _of_a_batch(recipe, averaged, tuple(rows), frozen_models))
+    count += 1
+  return as_variables(params, jax.tree.map(lambda leaf: leaf / count, total))

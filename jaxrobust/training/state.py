@@ -1,4 +1,4 @@
-"""What changes during training, and how it lies on the devices."""
+"""The training state, and how it lies on the devices."""
 
 from __future__ import annotations
 
@@ -15,61 +15,64 @@ from jaxrobust.core.types import Array
 
 # Smaller leaves are copied to every device: splitting them costs more than it saves.
 SMALLEST_SPLIT = 2**12
+# What checkpoints call the objective's state.
+_STORED = "memory"
 
 
 class TrainState(NamedTuple):
-  """Weights, statistics, optimiser; `average` and `memory` are () unless a technique keeps one."""
+  """Weights, statistics, optimizer; `average` and `objective_state` are () unless a technique keeps one."""
 
   params: Any
   batch_stats: Any
   opt_state: Any
   average: Any
   step: Array
-  memory: Any = ()
+  objective_state: Any = ()
 
 
 def init_state(
   module: nn.Module,
-  optimiser: optax.GradientTransformation,
+  optimizer: optax.GradientTransformation,
   key: Array,
   image_shape: tuple[int, ...],
   averaged: bool,
   variables: Any | None = None,
-  memory: Any = (),
+  objective_state: Any = (),
 ) -> TrainState:
-  """Fresh weights, or those given, and a fresh optimiser."""
+  """Fresh weights, or those given, and a fresh optimizer."""
   if variables is None:
     variables = module.init({"params": key}, jnp.zeros((1, *image_shape)))
   params, stats = variables["params"], variables.get("batch_stats", {})
   # A copy: the average and the weights are donated separately.
   average = jax.tree.map(jnp.copy, (params, stats)) if averaged else ()
-  return TrainState(params, stats, optimiser.init(params), average, jnp.zeros((), jnp.int32), memory)
+  return TrainState(params, stats, optimizer.init(params), average, jnp.zeros((), jnp.int32), objective_state)
 
 
 def stored(state: TrainState) -> dict[str, Any]:
-  """The state as checkpoints hold it: a memory is there only where an objective keeps one."""
+  """Returns the state as checkpoints hold it; an objective's state is there only where one is kept."""
   parts = state._asdict()
-  return parts if jax.tree.leaves(state.memory) else {name: part for name, part in parts.items() if name != "memory"}
+  kept = parts.pop("objective_state")
+  return {**parts, _STORED: kept} if jax.tree.leaves(kept) else parts
 
 
-def begin_memory(objective: Any, batch_shape: tuple[int, ...], examples: int) -> Any:
-  """What an objective keeps from step to step, before the first one; () for those that keep nothing."""
-  return objective.begin(batch_shape, examples) if hasattr(objective, "begin") else ()
+def restored(parts: dict[str, Any]) -> TrainState:
+  """Returns the state of which these are the stored parts."""
+  return TrainState(**{"objective_state" if name == _STORED else name: part for name, part in parts.items()})
 
 
 def variables_of(state: TrainState) -> dict[str, Any]:
-  """The flax variables to evaluate: the average where there is one."""
+  """Returns the flax variables to evaluate: the average where there is one."""
   params, stats = state.average if state.average else (state.params, state.batch_stats)
   return as_variables(params, stats)
 
 
 def as_variables(params: Any, batch_stats: Any) -> dict[str, Any]:
-  """Flax variables; the collection of statistics is left out where there are none."""
+  """Returns flax variables; the collection of statistics is left out where there are none."""
   return {"params": params} | ({"batch_stats": batch_stats} if batch_stats else {})
 
 
 def state_shardings(state: Any, mesh: Mesh, kind: str) -> Any:
-  """A sharding for each leaf: copied everywhere ("data"), or large leaves split over the devices ("fsdp").
+  """Returns a sharding for each leaf: copied everywhere ("data"), or large leaves split over the devices ("fsdp").
 
   What an objective remembers of a batch's rows is split as the batch is.
   """
@@ -93,5 +96,5 @@ def state_shardings(state: Any, mesh: Mesh, kind: str) -> Any:
 
   if not isinstance(state, TrainState):
     return jax.tree.map(place, state)
-  placed = jax.tree.map(place, state._replace(memory=()))
-  return placed._replace(memory=jax.tree.map(place_rows, state.memory))
+  placed = jax.tree.map(place, state._replace(objective_state=()))
+  return placed._replace(objective_state=jax.tree.map(place_rows, state.objective_state))

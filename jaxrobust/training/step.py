@@ -20,10 +20,11 @@ from jax.sharding import Mesh
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.mesh import replicated, row_sharding
 from jaxrobust.core.types import Array
-from jaxrobust.models.head import with_features
+from jaxrobust.models.layers.head import with_features
+from jaxrobust.training.composition import TrainPlan, prepare
 from jaxrobust.training.coupled import coupled_classifier
 from jaxrobust.training.state import TrainState, as_variables
-from jaxrobust.training.technique import Batch, Clock, Context, Losses, Plan, prepare
+from jaxrobust.training.technique import Batch, Clock, Context, Losses
 
 # What a step reports, as sums and counts.
 StepMetrics = clu_metrics.Collection.create(
@@ -33,12 +34,12 @@ StepMetrics = clu_metrics.Collection.create(
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-  """What decides the compiled step.
+  """The static values that decide the compiled step.
 
   Attributes:
-    module: the network; mean, std: its normalisation.
+    module: the network; mean, std: its normalization.
     plan: the techniques.
-    optimiser: an optax transformation.
+    optimizer: an optax transformation.
     attack_warmup: steps over which the training attack's budget grows from zero.
     dtype: of the forward and backward passes.
     seed: of everything random.
@@ -49,8 +50,8 @@ class Recipe:
   num_classes: int
   mean: tuple[float, ...]
   std: tuple[float, ...]
-  plan: Plan
-  optimiser: optax.GradientTransformation
+  plan: TrainPlan
+  optimizer: optax.GradientTransformation
   attack_warmup: int = 0
   dtype: Any = jnp.float32
   seed: int = 0
@@ -72,10 +73,10 @@ class _Training:
     self, images: Array, batch_stats: Any, weights: Any | None = None
   ) -> tuple[tuple[Any, Array], dict[str, Any]]:
     recipe, rng = self._recipe, jax.random.fold_in(self._key, next(self._calls))
-    normalised = ((images - jnp.asarray(recipe.mean)) / jnp.asarray(recipe.std)).astype(recipe.dtype)
+    normalized = ((images - jnp.asarray(recipe.mean)) / jnp.asarray(recipe.std)).astype(recipe.dtype)
     variables = as_variables(_cast(self._params if weights is None else weights, recipe.dtype), batch_stats)
     rngs = {"dropout": rng, "drop_path": rng}
-    return (variables, normalised), {"train": True, "mutable": ["batch_stats"], "rngs": rngs}
+    return (variables, normalized), {"train": True, "mutable": ["batch_stats"], "rngs": rngs}
 
   def __call__(self, images: Array, batch_stats: Any, weights: Any | None = None, **more: Any) -> tuple[Array, Any]:
     inputs, options = self._inputs(images, batch_stats, weights)
@@ -88,8 +89,8 @@ class _Training:
     return features.astype(jnp.float32), updates.get("batch_stats", {})
 
 
-class _Seen(NamedTuple):
-  """What one update saw: a loss and a verdict per example, and where numbers stop being numbers."""
+class StepOutputs(NamedTuple):
+  """The outputs of one update: a loss and a verdict per example, and flags of what is finite."""
 
   values: Array
   correct: Array
@@ -102,49 +103,49 @@ def train_step(
   images: Array,
   labels: Array,
   ids: Array,
-  others: Mapping[str, Classifier] | None = None,
+  frozen_models: Mapping[str, Classifier] | None = None,
 ) -> tuple[TrainState, dict[str, Any]]:
-  """One step: one update, or as many as the objective makes with a batch.
+  """Makes one step: one update, or as many as the objective makes with a batch.
 
   Args:
     images: (N, H, W, C), uint8 or float32 in [0, 1]; labels, ids: (N,).
-    others: the frozen classifiers that techniques ask, by name.
+    frozen_models: the frozen classifiers that techniques ask, by name.
 
   Returns:
     The next state and a report: `metrics` (sums and counts) and what is not finite, if anything.
   """
-  batch, dropout_key, objective_key = _prepared(recipe, state.step, images, labels, ids)
-  begun, replays = state, recipe.plan.replays
+  batch, dropout_key, objective_key = _prepare(recipe, state.step, images, labels, ids)
+  begun, replays = state, recipe.plan.objective.replays
   if replays == 1:
-    state, seen = _update(recipe, state, batch, others or {}, dropout_key, objective_key)
+    state, outputs = _update(recipe, state, batch, frozen_models or {}, dropout_key, objective_key)
   else:
 
-    def replay(state: TrainState, number: Array) -> tuple[TrainState, _Seen]:
+    def replay(state: TrainState, number: Array) -> tuple[TrainState, StepOutputs]:
       draws = (jax.random.fold_in(each, number) for each in (dropout_key, objective_key))
-      return _update(recipe, state, batch, others or {}, *draws)
+      return _update(recipe, state, batch, frozen_models or {}, *draws)
 
-    state, seen = jax.lax.scan(replay, state, jnp.arange(replays))
-    finite = jax.tree.map(lambda flags: jnp.all(flags, axis=0), seen.finite)
-    seen = _Seen(seen.values.ravel(), seen.correct.ravel(), finite)
+    state, outputs = jax.lax.scan(replay, state, jnp.arange(replays))
+    finite = jax.tree.map(lambda flags: jnp.all(flags, axis=0), outputs.finite)
+    outputs = StepOutputs(outputs.values.ravel(), outputs.correct.ravel(), finite)
   if recipe.plan.average is not None:
     clock = Clock(begun.step, recipe.total_steps, recipe.epoch_steps, _updated(state.opt_state))
     average = recipe.plan.average.average(begun.average, (state.params, state.batch_stats), clock)
     state = state._replace(average=average)
   report = {
-    "metrics": StepMetrics.single_from_model_output(loss=seen.values, correct=seen.correct),
-    "finite": seen.finite,
-    "loss": jnp.mean(seen.values),
+    "metrics": StepMetrics.single_from_model_output(loss=outputs.values, correct=outputs.correct),
+    "finite": outputs.finite,
+    "loss": jnp.mean(outputs.values),
   }
   return state._replace(step=begun.step + 1), report
 
 
 def _updated(opt_state: Any) -> Array | bool:
-  """Whether the step changed the weights, or only added to gradients that are averaged over several."""
+  """Returns whether the step changed the weights, or only added to gradients that are averaged over several."""
   return opt_state.mini_step == 0 if isinstance(opt_state, optax.MultiStepsState) else True
 
 
-def _prepared(recipe: Recipe, step: Array, images: Array, labels: Array, ids: Array) -> tuple[Batch, Array, Array]:
-  """The batch that a step trains on, and the keys of dropout and of the objective."""
+def _prepare(recipe: Recipe, step: Array, images: Array, labels: Array, ids: Array) -> tuple[Batch, Array, Array]:
+  """Returns the batch that a step trains on, and the keys of dropout and of the objective."""
   key = jax.random.fold_in(jax.random.key(recipe.seed), step)
   keys = jax.vmap(lambda example: jax.random.fold_in(key, example))(ids)
   if images.dtype == jnp.uint8:
@@ -160,58 +161,57 @@ def _update(
   recipe: Recipe,
   state: TrainState,
   batch: Batch,
-  others: Mapping[str, Classifier],
+  frozen_models: Mapping[str, Classifier],
   dropout_key: Array,
   objective_key: Array,
-) -> tuple[TrainState, _Seen]:
-  """One update of the weights, and what it saw."""
+) -> tuple[TrainState, StepOutputs]:
+  """Makes one update of the weights; returns the state and what it saw."""
   plan, objective = recipe.plan, recipe.plan.objective
-  context = _context(recipe, state, batch, others, objective_key)
-  climbs = getattr(objective, "climbs", False)
+  context = _context(recipe, state, batch, frozen_models, objective_key)
 
-  def mean_loss(params: Any, memory: Any) -> tuple[Array, Losses]:
+  def mean_loss(params: Any, objective_state: Any) -> tuple[Array, Losses]:
     network = _Training(recipe, params, dropout_key)
-    losses = objective.loss(network, batch, context._replace(memory=memory))
+    losses = objective.loss(network, batch, context._replace(state=objective_state))
     return jnp.mean(losses.values), losses
 
-  gradient = jax.value_and_grad(mean_loss, argnums=(0, 1) if climbs else (0,), has_aux=True)
+  gradient = jax.value_and_grad(mean_loss, argnums=(0, 1) if objective.needs_state_grad else (0,), has_aux=True)
   params = state.params
   if plan.perturb is not None:
-    steepest = gradient(params, state.memory)[1][0]
-    params = plan.perturb.perturb(params, steepest, context.done)
-  (_, losses), (grads, *ascent) = gradient(params, state.memory)
+    steepest = gradient(params, state.objective_state)[1][0]
+    params = plan.perturb.perturb(params, steepest, context.train_fraction)
+  (_, losses), (grads, *ascent) = gradient(params, state.objective_state)
   # Where the weights are perturbed, so are those that decay: as if the update were made there and carried back.
-  updates, opt_state = recipe.optimiser.update(grads, state.opt_state, params)
-  memory = state.memory
-  if hasattr(objective, "remember"):
-    memory = objective.remember(batch, context, ascent[0] if climbs else None)
+  updates, opt_state = recipe.optimizer.update(grads, state.opt_state, params)
+  objective_state = objective.update_state(batch, context, ascent[0] if objective.needs_state_grad else None)
   correct = losses.correct
   if correct is None:
     correct = (jnp.argmax(losses.logits, -1) == jnp.argmax(batch.targets, -1)).astype(jnp.float32)
-  seen = _Seen(losses.values, correct, _finite(batch.images, losses.logits, grads))
+  outputs = StepOutputs(losses.values, correct, _finite(batch.images, losses.logits, grads))
   moved = optax.apply_updates(state.params, updates)
-  return TrainState(moved, losses.batch_stats, opt_state, state.average, state.step, memory), seen
+  return TrainState(moved, losses.batch_stats, opt_state, state.average, state.step, objective_state), outputs
 
 
 def statistics_after(
   recipe: Recipe,
   state: TrainState,
   starts: Sequence[Any],
-  others: Mapping[str, Classifier],
+  frozen_models: Mapping[str, Classifier],
   images: Array,
   labels: Array,
   ids: Array,
 ) -> list[Any]:
-  """The running statistics after an objective's passes over a batch, from each of `starts`; the weights stay."""
-  batch, dropout_key, objective_key = _prepared(recipe, state.step, images, labels, ids)
-  context = _context(recipe, state, batch, others, objective_key)
+  """Returns the running statistics after an objective's passes over a batch, from each of `starts`."""
+  batch, dropout_key, objective_key = _prepare(recipe, state.step, images, labels, ids)
+  context = _context(recipe, state, batch, frozen_models, objective_key)
   network = lambda: _Training(recipe, state.params, dropout_key)
   loss = recipe.plan.objective.loss
   return [loss(network(), batch, context._replace(batch_stats=start)).batch_stats for start in starts]
 
 
-def _context(recipe: Recipe, state: TrainState, batch: Batch, others: Mapping[str, Classifier], key: Array) -> Context:
-  """What the objective may use, with what it crafts."""
+def _context(
+  recipe: Recipe, state: TrainState, batch: Batch, frozen_models: Mapping[str, Classifier], key: Array
+) -> Context:
+  """Returns what the objective may use, with what it crafts."""
   # Statistics stay as they are: rounded to bfloat16 they would be those of another network.
   frozen = jax.lax.stop_gradient(as_variables(_cast(state.params, recipe.dtype), state.batch_stats))
   classifier = Classifier.from_module(recipe.module, frozen, mean=recipe.mean, std=recipe.std, dtype=recipe.dtype)
@@ -222,24 +222,22 @@ def _context(recipe: Recipe, state: TrainState, batch: Batch, others: Mapping[st
     key,
     coupled_classifier(classifier, recipe.module, jax.random.fold_in(key, 0x63726166)),
     jnp.minimum(state.step / recipe.total_steps, 1.0).astype(jnp.float32),
-    others,
-    state.memory,
+    frozen_models,
+    state.objective_state,
   )
   if recipe.plan.margin is not None:
     context = context._replace(margin=recipe.plan.margin.margin)
-  if not hasattr(recipe.plan.objective, "craft"):
-    return context
   return context._replace(crafted=jax.lax.stop_gradient(recipe.plan.objective.craft(batch, context)))
 
 
 def _finite(images: Array, logits: Array, grads: Any) -> dict[str, Array]:
-  """Where things stop being numbers, in the order in which they are computed; one flag per parameter."""
+  """Returns flags of what is finite, in the order in which things are computed; one per parameter."""
   every = lambda tree: jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(tree)])
   return {"images": every(images), "logits": every(logits), "gradients": every(grads)}
 
 
-def culprit(report: dict[str, Any], params: Any) -> str | None:
-  """What was not finite first, by name; None where all is well."""
+def first_nonfinite(report: dict[str, Any], params: Any) -> str | None:
+  """Returns what was not finite first, by name; None where all is well."""
   for part, flags in jax.device_get(report["finite"]).items():
     if not flags.all():
       if part != "gradients":
@@ -250,25 +248,25 @@ def culprit(report: dict[str, Any], params: Any) -> str | None:
 
 
 def make_step(
-  recipe: Recipe, mesh: Mesh, shardings: Any, others: Mapping[str, Classifier] | None = None
+  recipe: Recipe, mesh: Mesh, shardings: Any, frozen_models: Mapping[str, Classifier] | None = None
 ) -> Callable[..., tuple[TrainState, dict[str, Any]]]:
-  """The step, compiled for states laid out as `shardings`; the state's buffers are reused.
+  """Builds the step, compiled for states laid out as `shardings`; the state's buffers are reused.
 
-  The weights of `others`, which lie on the mesh, are arguments of the program and not constants in it.
+  The weights of `frozen_models`, which lie on the mesh, are arguments of the program and not constants in it.
   """
-  others = others or {}
+  frozen_models = frozen_models or {}
 
   def step(
-    state: TrainState, others: Any, images: Array, labels: Array, ids: Array
+    state: TrainState, frozen_models: Any, images: Array, labels: Array, ids: Array
   ) -> tuple[TrainState, dict[str, Any]]:
-    return train_step(recipe, state, images, labels, ids, others)
+    return train_step(recipe, state, images, labels, ids, frozen_models)
 
   rows = row_sharding(mesh)
-  placed = jax.tree.map(lambda leaf: leaf.sharding, others)
+  placed = jax.tree.map(lambda leaf: leaf.sharding, frozen_models)
   compiled = jax.jit(
     step,
     in_shardings=(shardings, placed, rows, rows, rows),
     out_shardings=(shardings, replicated(mesh)),
     donate_argnums=0,
   )
-  return lambda state, images, labels, ids: compiled(state, others, images, labels, ids)
+  return lambda state, images, labels, ids: compiled(state, frozen_models, images, labels, ids)

@@ -38,7 +38,7 @@ class Rows(NamedTuple):
 
 
 def stream_ids(size: int, seed: int, start: int, count: int) -> np.ndarray:
-  """The examples at positions start … start + count of the stream.
+  """Returns the examples at positions start … start + count of the stream.
 
   >>> both = stream_ids(10, 0, 0, 20)
   >>> sorted(both[:10].tolist()) == sorted(both[10:].tolist()) == list(range(10))
@@ -57,7 +57,7 @@ def stream_ids(size: int, seed: int, start: int, count: int) -> np.ndarray:
 
 @functools.lru_cache(maxsize=4)
 def split_ids(total: int, size: int) -> tuple[np.ndarray, np.ndarray]:
-  """The examples trained on and those held out: drawn from all over the set, since files come class by class.
+  """Returns the examples trained on and those held out: drawn from all over the set, since files come class by class.
 
   The same for every seed: a network that is tuned from another one holds out what that one did.
 
@@ -71,7 +71,7 @@ def split_ids(total: int, size: int) -> tuple[np.ndarray, np.ndarray]:
 # Two sources, each with a batch that goes from one epoch into the next; 27 ms for every batch of ImageNet otherwise.
 @functools.lru_cache(4)
 def _order(size: int, seed: int, epoch: int) -> np.ndarray:
-  """The order of an epoch, not to be written to."""
+  """Returns the order of an epoch, not to be written to."""
   order = np.random.default_rng((seed, epoch)).permutation(size)
   order.flags.writeable = False
   return order
@@ -82,7 +82,7 @@ class Mixture(SourceView):
   """A data set with a fixed number of rows of every batch from another: extra or synthetic images.
 
   Gowal et al. 2021 (arXiv:2110.09468) mix about 70 % generated images into CIFAR-10, Carmon et al. 2019
-  (arXiv:1905.13736) half of pseudo-labelled ones. Lengths, held-out examples and epochs are those of `source`: a run
+  (arXiv:1905.13736) half of pseudo-labeled ones. Lengths, held-out examples and epochs are those of `source`: a run
   makes as many updates as one without extra images. Ids of the extra examples go on where those of `source` end.
   """
 
@@ -94,7 +94,7 @@ class Mixture(SourceView):
     return f"{self.source.fingerprint()}+{self.rows}:{self.extra.fingerprint()}"
 
   def subset(self, n: int) -> Mixture:
-    """The first n examples of the data set, with the same extra ones."""
+    """Returns the first n examples of the data set, with the same extra ones."""
     return replace(self, source=self.source.subset(n))
 
   def take(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -106,7 +106,7 @@ class Mixture(SourceView):
     return holds_bytes(self.source) and holds_bytes(self.extra)
 
   def raw(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The same in bytes, where both are."""
+    """Returns the same in bytes, where both are."""
     return self._join(raw if self.in_bytes else lambda data, part: data.take(part), ids)
 
   def _join(self, read: Callable[..., tuple[np.ndarray, np.ndarray]], ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -121,7 +121,7 @@ class Mixture(SourceView):
 
 
 def training_data(name: str, extra: str = "", part: float = 0.0, batch_size: int = 1) -> DataSource:
-  """The data set of a run, with `part` of every batch from an extra one if there is one."""
+  """Returns the data set of a run, with `part` of every batch from an extra one if there is one."""
   data = load_data(name)
   if not extra:
     return data
@@ -137,12 +137,12 @@ def training_data(name: str, extra: str = "", part: float = 0.0, batch_size: int
 
 
 def count_ids(data: DataSource) -> int:
-  """How many examples a run may see: ids are below it."""
+  """Returns how many examples a run may see: ids are below it."""
   return len(data) + (len(data.extra) if isinstance(data, Mixture) else 0)
 
 
 def batch_ids(data: DataSource, size: int, seed: int, step: int, batch_size: int) -> np.ndarray:
-  """The examples of batch number `step`; those of an extra source come last."""
+  """Returns the examples of batch number `step`; those of an extra source come last."""
   extra = data.rows if isinstance(data, Mixture) else 0
   ids = split_ids(len(data), size)[0][stream_ids(size, seed, step * (batch_size - extra), batch_size - extra)]
   if not isinstance(data, Mixture):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jaxrobust.analysis.curves import (
+from jaxrobust.core.errors import InputError
+from jaxrobust.evaluation.metrics.curves import (
   Curve,
   accuracy_vs_budget,
   accuracy_vs_queries,
@@ -15,8 +16,7 @@ from jaxrobust.analysis.curves import (
   crossings,
   success_vs_budget,
 )
-from jaxrobust.analysis.proportions import mean_proportion, proportion, wilson
-from jaxrobust.core.errors import InputError
+from jaxrobust.evaluation.metrics.proportions import mean_proportion, proportion, wilson
 
 
 @pytest.mark.parametrize(("successes", "n"), [(0, 7), (7, 7), (3, 500), (499, 500)])

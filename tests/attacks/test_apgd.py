@@ -15,9 +15,9 @@ from jaxrobust.attacks.apgd import APGD, apgd, apgd_ce, apgd_t, checkpoints
 from jaxrobust.attacks.apgd_l1 import APGDL1, largest, timetable
 from jaxrobust.attacks.registry import attack_id, make_attack
 from jaxrobust.attacks.schedule import Cascade, Stage
+from jaxrobust.core.budget import inside
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.errors import InputError, UnknownNameError
-from jaxrobust.core.threat import inside
 from jaxrobust.core.types import Problem
 from jaxrobust.engine.api import attack_images
 from jaxrobust.engine.options import EngineOptions

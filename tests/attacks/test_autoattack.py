@@ -18,7 +18,7 @@ from jaxrobust.data.source import ArraySource
 from jaxrobust.engine.api import attack_images
 from jaxrobust.engine.options import EngineOptions
 from jaxrobust.evaluation.evaluate import evaluate
-from jaxrobust.evaluation.runner import RunOptions
+from jaxrobust.evaluation.job import RunOptions
 from jaxrobust.evaluation.suites import attack_entry
 from tests.realdata import ROOT, cifar10_network, cifar10_test, fmnist_network, fmnist_test, needs_data, reference_flags
 

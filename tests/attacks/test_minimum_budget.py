@@ -10,23 +10,24 @@ from hypothesis import strategies as st
 from jaxrobust import testing
 from jaxrobust.attacks.minimum_budget import START, MinimumBudget
 from jaxrobust.attacks.registry import make_attack
-from jaxrobust.attacks.schedule import Case, Outcome
+from jaxrobust.attacks.schedule import Outcome
 from jaxrobust.core.errors import InputError
 from jaxrobust.engine.api import attack_images
+from jaxrobust.engine.example import ExampleState
 from tests.attacks import minimal_distance as md
 
 BIM = make_attack("bim", num_steps=20, step_size=0.15)
 
 
-def _case(margin: float) -> Case:
-  return Case(0, 0, np.zeros(1), 0, -1, math.inf, True, np.zeros(0), margin=margin)
+def _example(margin: float) -> ExampleState:
+  return ExampleState(0, 0, np.zeros(1), 0, -1, math.inf, np.zeros(0), margin=margin)
 
 
 def _follow(
   search: MinimumBudget, threshold: float, margin_at, steps_at
 ) -> tuple[float, list[tuple[int, float, bool]]]:
   """Runs the rule against an attack that succeeds from `threshold` on; returns the least success and all tries."""
-  case = _case(margin_at(0.0))
+  case = _example(margin_at(0.0))
   item, tried, best = search.first(case), [], math.inf
   while item is not None:
     success = item.eps >= threshold * (2 if item.stage else 1)  # A scout is weaker.

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from jaxrobust.attacks import norms
-from jaxrobust.core.threat import inside
+from jaxrobust.core.budget import inside
 from tests.attacks.norm_cases import NORMS, ORDER, SHAPE, cases, distance, steepest
+
+pytestmark = pytest.mark.smoke
 
 
 def gradients(count=60):

@@ -15,7 +15,7 @@ from jaxrobust.core.errors import InputError, UnknownNameError
 from jaxrobust.engine.api import attack_images
 from jaxrobust.engine.options import EngineOptions
 from jaxrobust.testing import examples, fixture
-from jaxrobust.training.adversarial import craft
+from jaxrobust.training.techniques.adversarial import craft
 from tests import realdata
 
 NORMS = ("l1", "l2", "linf")

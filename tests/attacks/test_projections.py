@@ -5,7 +5,7 @@ import functools
 import numpy as np
 import pytest
 
-from jaxrobust.core.threat import inside, slack
+from jaxrobust.core.budget import inside, rounding_tolerance
 from tests.attacks.norm_cases import NORMS, ORDER, SHAPE, cases, project
 
 
@@ -74,7 +74,9 @@ def test_points_an_attack_reaches_are_projected_inside_by_the_shared_tolerance(n
   image = (centre + delta * (2 * eps / lengths)[:, None, None, None]).astype(np.float32)
   found = np.asarray(project[norm](image, centre, budget), np.float64)
   sizes = np.linalg.norm((found - centre).reshape(len(centre), -1), ORDER[norm], axis=1)
-  assert inside(sizes, budget, slack(norm, centre[0].size)).all() and (sizes > 0.3 * min(eps, 1)).mean() > 0.5
+  assert (
+    inside(sizes, budget, rounding_tolerance(norm, centre[0].size)).all() and (sizes > 0.3 * min(eps, 1)).mean() > 0.5
+  )
 
 
 def test_a_dense_l1_perturbation_of_a_large_image_is_projected_inside():
@@ -82,7 +84,7 @@ def test_a_dense_l1_perturbation_of_a_large_image_is_projected_inside():
   image = np.where(centre > 0.5, centre - 0.1, centre + 0.1).astype(np.float32)
   eps = np.full(2, 12.0, np.float32)
   found = np.asarray(project["l1"](image, centre, eps), np.float64)
-  assert inside(np.abs(found - centre).sum((1, 2, 3)), eps, slack("l1", centre[0].size)).all()
+  assert inside(np.abs(found - centre).sum((1, 2, 3)), eps, rounding_tolerance("l1", centre[0].size)).all()
 
 
 @pytest.mark.parametrize("norm", NORMS)

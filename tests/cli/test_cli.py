@@ -9,10 +9,10 @@ from importlib import metadata
 import numpy as np
 import pytest
 
-from jaxrobust.analysis.proportions import proportion
 from jaxrobust.cli.bench import BENCHES
 from jaxrobust.cli.main import COMMANDS
 from jaxrobust.cli.options import COMMON, OWN
+from jaxrobust.evaluation.metrics.proportions import proportion
 from jaxrobust.results import load_result, load_results
 from tests.cli.calling import TINY, call, cells, files, refused
 

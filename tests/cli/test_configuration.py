@@ -5,6 +5,8 @@ from ml_collections import ConfigDict
 
 from jaxrobust.cli.configuration import parse
 
+pytestmark = pytest.mark.smoke
+
 
 @pytest.mark.parametrize(
   ("word", "read"),

@@ -49,6 +49,15 @@ def test_tunables_of_the_user_are_left_alone(tmp_path):
   assert len(lines) == 2 and "glibc.malloc.check=0" in lines[1]
 
 
+@pytest.mark.parametrize(("command", "again"), [("attack", 1), ("evaluate", 1), ("train", 0)])
+def test_commands_that_gain_nothing_start_once(monkeypatch, command, again):
+  starts = []
+  monkeypatch.setattr(machine, "use_every_core", list)
+  monkeypatch.setattr(machine, "start_with_huge_pages", lambda: starts.append(command))
+  machine.prepare([command, "--quiet"])
+  assert len(starts) == again
+
+
 @pytest.mark.parametrize(("count", "devices"), [(1, "1"), (2, "2"), (3, "2"), (6, "4"), (8, "8"), (96, "8")])
 def test_a_device_for_every_core(monkeypatch, count, devices):
   monkeypatch.delenv("JAX_NUM_CPU_DEVICES", raising=False)

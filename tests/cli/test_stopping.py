@@ -6,13 +6,13 @@ import signal
 import pytest
 
 from jaxrobust.engine.scheduler import Engine
-from jaxrobust.evaluation import evaluate, transfer
+from jaxrobust.evaluation import evaluate
 from tests.cli.calling import call, cells
 
 STOPS = {
-  "before the first cell": ("evaluate", evaluate, "prepare", "asked to stop; what was finished is kept"),
+  "before the first cell": ("evaluate", evaluate, "find_jobs", "asked to stop; what was finished is kept"),
   "inside a cell": ("evaluate", Engine, "turn", "error: asked to stop at"),
-  "while images are made": ("transfer", transfer, "craft", "asked to stop; what was finished is kept"),
+  "while images are made": ("transfer", Engine, "turn", "error: asked to stop at"),
 }
 
 

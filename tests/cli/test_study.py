@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jaxrobust.cli.main import main
-from jaxrobust.evaluation.study import study_rows
+from jaxrobust.evaluation.studies.rows import study_rows
 from jaxrobust.report.studies import study_table
 
 pytestmark = pytest.mark.ci

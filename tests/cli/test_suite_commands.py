@@ -108,7 +108,7 @@ def test_transfer_prints_a_map(networks, tmp_path):
   assert sorted((r.cell.model, r.cell.attack) for r in load_results(tmp_path)) == [
     (target, f"transfer:{source}:linf-fgsm") for target in ("one", "two") for source in ("one", "two")
   ]
-  cell = next(path for path in tmp_path.rglob("transfer*two*.json") if "one" in path.parts)
+  cell = next(path for path in tmp_path.rglob("transfer*two*seed0.json") if "one" in path.parts)
   code, text, err = call("reproduce", cell)
   assert code == 0 and "matches: every number" in text, (text, err)
   refused(2, "at least two classifiers", "transfer", "--models", networks / "one", "--out", tmp_path)

@@ -1,4 +1,4 @@
-"""A classifier is a callable pytree: weights travel as an argument, normalisation lives inside."""
+"""A classifier is a callable pytree: weights travel as an argument, normalization lives inside."""
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ from jaxrobust.core.compilation import count_compilations
 from jaxrobust.core.errors import InputError
 from jaxrobust.engine.api import attack_images
 from jaxrobust.engine.options import EngineOptions
-from jaxrobust.models.resnet_cifar import BasicBlock
+from jaxrobust.models.families.resnet_cifar import BasicBlock
 
 SHAPE = (4, 4, 3)
 IMAGES = np.random.default_rng(0).uniform(0.1, 0.9, (5, *SHAPE)).astype(np.float32)
@@ -71,11 +71,11 @@ def test_weights_are_leaves_and_everything_else_is_static():
   leaves, tree = jax.tree.flatten(classifier)
   assert sorted(leaf.shape for leaf in leaves) == [(), (), (4,), (48, 4)]
   rebuilt = jax.tree.unflatten(tree, leaves)
-  assert (rebuilt.num_classes, rebuilt.input_shape, rebuilt.randomised) == (4, SHAPE, False)
+  assert (rebuilt.num_classes, rebuilt.input_shape, rebuilt.randomized) == (4, SHAPE, False)
   assert hash(tree) == hash(jax.tree.structure(linear(3, input_shape=SHAPE)))
 
 
-def test_normalisation_lives_inside():
+def test_normalization_lives_inside():
   module = Linear()
   variables = module.init(jax.random.key(0), IMAGES[:1])
   mean, std = np.array([0.4, 0.5, 0.6], np.float32), np.array([0.1, 0.2, 0.3], np.float32)
@@ -104,12 +104,12 @@ def test_a_function_with_variables_takes_them_first():
 
 
 @pytest.mark.parametrize("variables", [None, {"scale": jnp.asarray(2.0)}])
-def test_a_randomised_function_takes_the_key_last(variables):
+def test_a_randomized_function_takes_the_key_last(variables):
   def plain(x, key):
     return x.mean((1, 2)) + jax.random.normal(key, (3,))
 
   function = plain if variables is None else lambda v, x, key: v["scale"] * plain(x, key)
-  classifier = Classifier.from_function(function, 3, variables=variables, randomised=True)
+  classifier = Classifier.from_function(function, 3, variables=variables, randomized=True)
   one, two = jax.random.split(jax.random.key(0))
   scale = 1.0 if variables is None else 2.0
   np.testing.assert_allclose(classifier(IMAGES, one), scale * plain(IMAGES, one), rtol=1e-5)
@@ -151,7 +151,7 @@ def test_a_classifier_that_does_not_fit_is_refused_in_one_line(classifier, shape
   assert "\n" not in str(error.value) and count.programs == 0
 
 
-def test_images_with_other_channels_than_the_normalisation_are_refused():
+def test_images_with_other_channels_than_the_normalization_are_refused():
   with pytest.raises(InputError, match=r"does not take images of shape \(4, 4, 1\)"):
     check_logits(linear(mean=(0.1, 0.2, 0.3)), (4, 4, 1))
 
@@ -159,12 +159,12 @@ def test_images_with_other_channels_than_the_normalisation_are_refused():
 def test_a_classifier_that_fits_passes_without_being_computed():
   with count_compilations() as count:
     check_logits(linear_at_4, SHAPE)
-    check_logits(randomised_at_4, SHAPE)
+    check_logits(randomized_at_4, SHAPE)
   assert count.programs == 0
 
 
 linear_at_4 = linear(input_shape=SHAPE)
-randomised_at_4 = Classifier.from_function(lambda x, k: x.mean((1, 2)) + jax.random.normal(k), 3, randomised=True)
+randomized_at_4 = Classifier.from_function(lambda x, k: x.mean((1, 2)) + jax.random.normal(k), 3, randomized=True)
 
 
 def test_a_bfloat16_module_gives_float32_logits():
@@ -174,7 +174,7 @@ def test_a_bfloat16_module_gives_float32_logits():
   assert Classifier.from_module(module, variables)(IMAGES).dtype == jnp.float32
 
 
-class Normalised(nn.Module):
+class Normalized(nn.Module):
   num_classes: int = 4
 
   @nn.compact
@@ -183,7 +183,7 @@ class Normalised(nn.Module):
 
 
 def test_an_attack_reads_batch_statistics_and_never_writes_them():
-  module = Normalised()
+  module = Normalized()
   rng = np.random.default_rng(0)
   variables = jax.jit(module.init)(jax.random.key(0), IMAGES[:1])
   moved = jax.tree.map(lambda x: jnp.asarray(rng.uniform(0.5, 1.5, x.shape), jnp.float32), variables["batch_stats"])
@@ -198,3 +198,49 @@ def test_an_attack_reads_batch_statistics_and_never_writes_them():
   # Evaluation mode: an image's logits depend neither on the others in its batch nor on their statistics.
   mixed = np.concatenate([IMAGES[:2], np.zeros_like(IMAGES[2:])])
   np.testing.assert_allclose(forward(classifier, mixed)[:2], forward(classifier, IMAGES)[:2], rtol=1e-5, atol=1e-6)
+
+
+class WithFeatures(nn.Module):
+  """A network that offers what its head sees."""
+
+  num_classes: int = 3
+
+  def setup(self):
+    self.body, self.head = nn.Dense(4), nn.Dense(self.num_classes)
+
+  def features(self, x):
+    return nn.relu(self.body(x.mean((1, 2))))
+
+  def __call__(self, x):
+    return self.head(self.features(x))
+
+
+def test_a_classifier_offers_the_features_that_its_module_does():
+  module, images = WithFeatures(), jnp.full((2, 4, 4, 3), 0.5)
+  variables = module.init(jax.random.key(0), images)
+  classifier = Classifier.from_module(module, variables, mean=0.2, std=0.5)
+  expected = module.apply(variables, (images - 0.2) / 0.5, method="features")
+  np.testing.assert_array_equal(classifier.features(images), expected)
+  head = variables["params"]["head"]
+  np.testing.assert_allclose(classifier(images), expected @ head["kernel"] + head["bias"], rtol=1e-5)
+
+
+def test_a_function_offers_the_features_that_it_is_given_with():
+  images = jnp.full((2, 4, 4, 3), 0.5)
+  plain = Classifier.from_function(lambda x: x.mean((1, 2)), 3, features=lambda x: x.mean(3))
+  assert plain.features(images).shape == (2, 4, 4)
+  held = Classifier.from_function(lambda v, x: x.mean((1, 2)), 3, variables=2.0, features=lambda v, x: v * x)
+  np.testing.assert_array_equal(held.features(images), 2 * images)
+
+
+@pytest.mark.parametrize("kind", ["function", "module"])
+def test_a_classifier_without_features_says_so_in_one_line(kind):
+  images = jnp.full((2, 4, 4, 3), 0.5)
+  if kind == "module":
+    module = nn.Dense(3)  # Its field `features` is a number.
+    classifier = Classifier.from_module(module, module.init(jax.random.key(0), images), num_classes=3)
+  else:
+    classifier = Classifier.from_function(lambda x: x.mean((1, 2)), 3)
+  with pytest.raises(InputError, match="offers no features") as error:
+    classifier.features(images)
+  assert "\n" not in str(error.value)

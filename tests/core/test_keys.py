@@ -5,6 +5,8 @@ import pytest
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.keys import LARGEST_SEED, item_key_data
 
+pytestmark = pytest.mark.smoke
+
 
 def test_a_seed_that_does_not_fit_is_refused_and_the_largest_is_a_key():
   assert item_key_data(LARGEST_SEED, 0, 0, 0).shape == (2,)

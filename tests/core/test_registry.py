@@ -5,9 +5,11 @@ import pytest
 from jaxrobust.core.errors import JaxrobustError, UnknownNameError
 from jaxrobust.core.registry import Registry
 
+pytestmark = pytest.mark.smoke
 
-def colours():
-  registry: Registry[int] = Registry("colour")
+
+def colors():
+  registry: Registry[int] = Registry("color")
   for number, name in enumerate(["violet", "crimson", "azure"]):
     registry.register(name)(number)
   return registry
@@ -16,23 +18,23 @@ def colours():
 @pytest.mark.parametrize(
   ("name", "text"),
   [
-    ("crimsn", "unknown colour 'crimsn'; did you mean 'crimson'?"),
-    ("Azure", "unknown colour 'Azure'; did you mean 'azure'?"),
-    ("xyz", "unknown colour 'xyz'; known: azure, crimson, violet"),
-    ("", "unknown colour ''; known: azure, crimson, violet"),
+    ("crimsn", "unknown color 'crimsn'; did you mean 'crimson'?"),
+    ("Azure", "unknown color 'Azure'; did you mean 'azure'?"),
+    ("xyz", "unknown color 'xyz'; known: azure, crimson, violet"),
+    ("", "unknown color ''; known: azure, crimson, violet"),
   ],
 )
 def test_unknown_names_get_the_nearest_known_ones_in_one_line(name, text):
   with pytest.raises(UnknownNameError) as error:
-    colours()[name]
+    colors()[name]
   assert str(error.value) == text
 
 
 def test_an_unknown_name_is_a_key_error_and_bad_input():
   with pytest.raises(KeyError) as error:
-    colours()["crimsn"]
+    colors()["crimsn"]
   assert isinstance(error.value, JaxrobustError) and error.value.exit_code == 2
-  assert colours().get("crimsn") is None and "crimsn" not in colours()
+  assert colors().get("crimsn") is None and "crimsn" not in colors()
 
 
 def test_an_empty_registry_says_so():
@@ -41,15 +43,15 @@ def test_an_empty_registry_says_so():
 
 
 def test_names_are_sorted_and_matched_by_case_sensitive_patterns():
-  registry = colours()
+  registry = colors()
   assert list(registry) == ["azure", "crimson", "violet"] and len(registry) == 3
   assert registry.matching("*i*") == ["crimson", "violet"]
   assert registry.matching("[ac]*") == ["azure", "crimson"] and registry.matching("AZ*") == []
 
 
 def test_a_second_registration_is_refused_and_changes_nothing():
-  registry = colours()
-  with pytest.raises(ValueError, match="colour 'azure' is registered twice"):
+  registry = colors()
+  with pytest.raises(ValueError, match="color 'azure' is registered twice"):
     registry.register("azure")(9)
   assert registry["azure"] == 2
 
@@ -79,3 +81,18 @@ def test_a_module_may_look_up_entries_while_it_is_loaded():
   registry: Registry[int] = Registry("thing", lambda: registry.register("second")(registry["first"] + 1))
   registry.register("first")(1)
   assert registry["second"] == 2
+
+
+def test_a_family_makes_its_entries_on_demand_and_does_not_list_them():
+  registry = colors()
+
+  def make(rest):
+    if not rest.isdigit():
+      raise UnknownNameError(f"unknown color 'gray-{rest}'")
+    return int(rest)
+
+  registry.register_family("gray-", make)
+  assert registry["gray-40"] == 40 and "gray-7" in registry and registry.get("gray-dark") is None
+  assert len(registry) == 3 and registry.matching("gray*") == []
+  registry.register("gray-1")(100)  # An entry of its own goes before the family.
+  assert registry["gray-1"] == 100 and registry["violet"] == 0

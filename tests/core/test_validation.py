@@ -6,6 +6,8 @@ import pytest
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.validation import check_targets
 
+pytestmark = pytest.mark.smoke
+
 
 @pytest.mark.parametrize(
   ("targets", "reason"),
@@ -13,7 +15,7 @@ from jaxrobust.core.validation import check_targets
     (np.array([0, 1]), "3 images but 2 targets"),
     (np.array([0, 1, 4]), "targets range from 0 to 4; expected 0 to 3"),
     (np.array([-1, 1, 2]), "targets range from -1 to 2; expected 0 to 3"),
-    (np.array([0.0, 1.0, 2.0]), "targets are float64; expected whole numbers"),
+    (np.array([0.0, 1.0, 2.0]), "targets are float64; expected integers"),
     (np.eye(3, 4), r"targets have the shape \(3, 4\).*one-hot"),
     (2, r"targets have the shape \(\)"),
   ],

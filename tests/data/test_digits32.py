@@ -8,6 +8,8 @@ from sklearn.datasets import load_digits
 
 from jaxrobust.data.digits32 import CLASSES, bilinear_weights, load_test, load_train, split_ids
 
+pytestmark = pytest.mark.smoke
+
 TEST, TRAIN = load_test(), load_train()
 
 

@@ -9,6 +9,8 @@ from jaxrobust.core.errors import InputError
 from jaxrobust.core.validation import check_images
 from jaxrobust.data.source import ArraySource, DataSource
 
+pytestmark = pytest.mark.smoke
+
 IMAGES = np.arange(6 * 4 * 4 * 3).reshape(6, 4, 4, 3).astype(np.uint8)
 LABELS = np.array([0, 1, 2, 0, 1, 2])
 
@@ -106,7 +108,7 @@ def spoiled(value):
     (IMAGES, LABELS, "images are uint8; divide by 255"),
     (IMAGES.astype(np.int64), LABELS, "images are int64; divide by 255"),
     (GOOD > 0, LABELS, "images are bool; pass float32"),
-    (spoiled(-0.25), LABELS, r"range from -0\.25 to 0\.5; expected \[0, 1\] \(normalisation"),
+    (spoiled(-0.25), LABELS, r"range from -0\.25 to 0\.5; expected \[0, 1\] \(normalization"),
     (spoiled(1.0000001), LABELS, r"to 1\.00000012"),
     (spoiled(200), LABELS, r"range from 0\.5 to 200; .*divide by 255"),
     (spoiled(np.nan), LABELS, "NaN or infinity .first in example 2"),
@@ -116,7 +118,7 @@ def spoiled(value):
     (GOOD.reshape(6, -1), LABELS, r"expected \(N, H, W, C\)"),
     (GOOD[:, :0], LABELS, "at least one pixel"),
     (np.zeros((6, 3, 8, 8), np.float32), LABELS, r"looks like \(N, C, H, W\); .*transpose"),
-    (GOOD, LABELS.astype(np.float32), "labels are float32; expected whole numbers"),
+    (GOOD, LABELS.astype(np.float32), "labels are float32; expected integers"),
     (GOOD, np.eye(6), "one-hot"),
     (GOOD, LABELS[:5], "6 images but 5 labels"),
     (GOOD, LABELS + 1, "labels range from 1 to 3; expected 0 to 2"),

@@ -11,8 +11,35 @@ import numpy as np
 from jaxrobust.core.compilation import count_compilations, enable_compilation_cache
 
 
+def kinds() -> None:
+  """Prints what an attack of each kind finds."""
+  import jaxrobust as jr
+  from jaxrobust import testing
+  from jaxrobust.testing.fixtures import starting_points
+  from tests.guide_attacks import guide_attacks
+
+  guide, classifier = guide_attacks(), testing.fixture()
+  images, labels = testing.examples(classifier, 20)
+  cases = {
+    "witness": (guide.Recolor(), {"eps": 0.3}),
+    "decision": (guide.Bisect(), {"starts": starting_points(), "budgets": (1.0, 2.0)}),
+    "own pool": (guide.Bisect(), {}),
+    "score": (guide.NES(), {"eps": 0.06}),
+    "features": (guide.NearestFeatures(), {"budgets": (0.5, 1.0)}),
+  }
+  found = {}
+  for name, (attack, more) in cases.items():
+    result = jr.attack_images(attack, classifier, images, labels, batch_size=16, **more)
+    columns = ("success", "queries", "nan", "distance", "reached_step", "reached_query")
+    # JSON has no infinity.
+    found[name] = {column: np.nan_to_num(result._asdict()[column], posinf=-1.0).tolist() for column in columns}
+  print(json.dumps({"devices": jax.local_device_count(), "kinds": found}))
+
+
 def main() -> None:
   enable_compilation_cache()
+  if "kinds" in sys.argv:
+    return kinds()
   from jaxrobust import testing
   from jaxrobust.attacks.registry import make_attack
   from jaxrobust.engine.api import attack_images

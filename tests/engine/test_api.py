@@ -10,11 +10,11 @@ import pytest
 from jaxrobust import testing
 from jaxrobust.attacks.registry import make_attack
 from jaxrobust.attacks.schedule import CleanPass
+from jaxrobust.core.budget import BALL_ATOL, BALL_RTOL
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.compilation import count_compilations
 from jaxrobust.core.errors import JaxrobustError
-from jaxrobust.core.threat import BALL_ATOL, BALL_RTOL
-from jaxrobust.engine.api import ArraySource, attack_images
+from jaxrobust.engine.api import ExampleArrays, attack_images
 from jaxrobust.engine.options import EngineOptions
 from jaxrobust.engine.scheduler import Engine
 
@@ -38,7 +38,7 @@ def test_a_tie_is_right_only_for_the_class_that_is_predicted(level):
 
 def test_kept_clean_logits_say_the_same_of_a_tie():
   images, labels = testing.examples(testing.fixture(), 12)[0], np.arange(12) % 4
-  source, kept = ArraySource(np.arange(12), images, labels, np.full(12, -1)), {}
+  source, kept = ExampleArrays(np.arange(12), images, labels, np.full(12, -1)), {}
   for _ in range(2):
     engine = Engine(constant(0.0), CleanPass(), source, eps=0.0, options=SLOTS, clean=kept)
     right = {verdict.position: (verdict.correct, not verdict.success) for verdict in engine.run()}
@@ -108,7 +108,7 @@ def test_calls_that_are_no_calls_are_refused_in_one_line():
     ({"attack": 7}, "attack is a int"),
     ({"classifier": lambda x: x}, "classifier is a function; wrap it with Classifier.from_function"),
     ({"ids": np.arange(3)}, "4 images but 3 ids"),
-    ({"ids": np.arange(4.0)}, "ids are float64; expected whole numbers"),
+    ({"ids": np.arange(4.0)}, "ids are float64; expected integers"),
     ({"ids": 5}, r"ids have the shape \(\)"),
     ({"samples": 0}, "samples must be at least 1, got 0"),
     ({"precision": "higest"}, "did you mean 'highest'"),

@@ -13,6 +13,7 @@ SCRIPT = Path(__file__).with_name("device_check.py")
 
 def run(devices: int, cache: Path, *words: str) -> dict:
   environment = {**os.environ, "JAX_NUM_CPU_DEVICES": str(devices), "JAXROBUST_CACHE": str(cache)}
+  environment["PYTHONPATH"] = str(SCRIPT.parents[2])
   done = subprocess.run(
     [sys.executable, str(SCRIPT), *words], env=environment, capture_output=True, text=True, timeout=300, check=False
   )

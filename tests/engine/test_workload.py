@@ -13,6 +13,8 @@ from jaxrobust.engine.scheduler import Engine
 from jaxrobust.engine.workload import passes_to_the_end, share_done
 from jaxrobust.evaluation.job import ShareSource
 
+pytestmark = pytest.mark.smoke
+
 COUNT = 24
 
 
@@ -45,5 +47,7 @@ def test_the_share_rises_to_one(eps):
 
 def test_without_work_it_is_the_examples_read():
   run = engine(CleanPass(), 0.0)
+  run.turn()
+  assert share_done(run) == 0.0, "sent off, not taken in"
   run.turn()
   assert share_done(run) == pytest.approx(8 / COUNT)

@@ -19,4 +19,5 @@ def digits_classifier(part: int = 1) -> Classifier:
   source = load_data("digits32-train")
   images, labels = source.take(np.arange(0, len(source), part))
   means = np.stack([images[labels == c].mean(0).ravel() for c in range(10)]).astype(np.float32)
-  return Classifier.from_function(_logits, 10, variables={"means": jnp.asarray(means), "scale": jnp.asarray(0.05)})
+  weights = {"means": jnp.asarray(means), "scale": jnp.asarray(0.05)}
+  return Classifier.from_function(_logits, 10, variables=weights, name="class means", version="1")

@@ -16,11 +16,11 @@ def main(out: str) -> None:
   from jaxrobust import testing
   from jaxrobust.attacks.registry import make_attack
   from jaxrobust.attacks.schedule import Cascade, Stage
+  from jaxrobust.core.distributed import process_share
   from jaxrobust.data.source import ArraySource
   from jaxrobust.engine.options import EngineOptions
-  from jaxrobust.evaluation import runner
-  from jaxrobust.evaluation.distributed import process_share
   from jaxrobust.evaluation.evaluate import evaluate
+  from jaxrobust.evaluation.job import RunOptions
   from jaxrobust.evaluation.suites import attack_entry, clean_entry, entry_of
   from tests.evaluation.killing import die_after_saves
 
@@ -31,7 +31,7 @@ def main(out: str) -> None:
   labels[::7] = (labels[::7] + 1) % testing.CLASSES
   cascade = Cascade((Stage(make_attack("fgsm")), Stage(make_attack("pgd", num_steps=9))), name="two")
   entries = [clean_entry(), attack_entry("pgd", "0.015", num_steps=9), entry_of(cascade, "0.015")]
-  options = runner.RunOptions(
+  options = RunOptions(
     EngineOptions.for_platform(8), save_seconds=0.0, quiet=True, process=process, processes=processes
   )
   data = ArraySource("made", images, labels, testing.CLASSES)

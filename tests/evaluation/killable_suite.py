@@ -12,18 +12,17 @@ from jaxrobust.core.compilation import enable_compilation_cache
 
 def main(out: str, suite: str) -> None:
   enable_compilation_cache()
-  from jaxrobust.analysis.suite_cells import write_summary
-  from jaxrobust.analysis.suite_metrics import summarise_suite
   from jaxrobust.engine.options import EngineOptions
-  from jaxrobust.evaluation import runner
   from jaxrobust.evaluation.evaluate import evaluate
+  from jaxrobust.evaluation.job import RunOptions
+  from jaxrobust.evaluation.suites.summary import summarize_suite, write_summary
   from tests.evaluation.digits_model import digits_classifier
   from tests.evaluation.killing import die_after_saves
 
   die_after_saves()
-  options = runner.RunOptions(EngineOptions.for_platform(8), save_seconds=0.0, quiet=True, save_images=2)
+  options = RunOptions(EngineOptions.for_platform(8), save_seconds=0.0, quiet=True, save_images=2)
   report = evaluate(digits_classifier(), "digits32", suite, eps="16/255", n=20, name="means", out=out, options=options)
-  write_summary(out, report, summarise_suite(report))
+  write_summary(out, report, summarize_suite(report))
 
 
 if __name__ == "__main__":

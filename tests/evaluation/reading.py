@@ -24,7 +24,7 @@ def main(folder: str, count: int) -> None:
   from jaxrobust.engine.options import EngineOptions
   from jaxrobust.evaluation.conditions import under
   from jaxrobust.evaluation.evaluate import evaluate
-  from jaxrobust.evaluation.runner import RunOptions
+  from jaxrobust.evaluation.job import RunOptions
 
   rng = np.random.default_rng(0)
   pictures = Path(folder, "pictures")

@@ -35,12 +35,12 @@ def test_conditions_by_name():
 
 
 def test_a_cell_names_its_condition_and_keeps_apart_from_the_clean_one(tmp_path):
-  from jaxrobust import testing
+  from jaxrobust.core.classifier import Classifier
   from jaxrobust.evaluation.evaluate import evaluate
-  from jaxrobust.evaluation.runner import RunOptions
+  from jaxrobust.evaluation.job import RunOptions
 
   digits = load_data("digits32").subset(20)
-  classifier = testing.Classifier.from_function(lambda x: x.mean((1, 2, 3))[:, None] * np.arange(10.0), num_classes=10)
+  classifier = Classifier.from_function(lambda x: x.mean((1, 2, 3))[:, None] * np.arange(10.0), num_classes=10)
   quiet = RunOptions(quiet=True)
   reports = [
     evaluate(classifier, digits, "clean", condition=condition, out=tmp_path, options=quiet)

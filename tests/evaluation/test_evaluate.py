@@ -14,9 +14,10 @@ from jaxrobust.core.compilation import count_compilations
 from jaxrobust.core.errors import InputError
 from jaxrobust.data.source import ArraySource
 from jaxrobust.engine.options import EngineOptions
+from jaxrobust.evaluation.context import ModelContext
 from jaxrobust.evaluation.evaluate import evaluate
-from jaxrobust.evaluation.job import RunOptions, ShareSource, make_job
-from jaxrobust.evaluation.shared import Shared
+from jaxrobust.evaluation.job import RunOptions, ShareSource
+from jaxrobust.evaluation.kinds import make_job
 from jaxrobust.evaluation.suites import attack_entry, clean_entry, targeted
 from jaxrobust.evaluation.targets import random_targets
 from jaxrobust.evaluation.transfer import run_transfer
@@ -55,7 +56,7 @@ def test_labels_that_the_classifier_has_no_class_for_are_refused(tmp_path):
     with count_compilations() as count, pytest.raises(InputError, match=text) as error:
       evaluate(testing.fixture(), given, [clean_entry(), PGD], options=OPTIONS)
     assert count.programs == 0 and "\n" not in str(error.value)
-  models = {name: Shared(testing.fixture()) for name in "ab"}
+  models = {name: ModelContext(testing.fixture()) for name in "ab"}
   with pytest.raises(InputError, match=classes):
     run_transfer(models, data, PGD, tmp_path, OPTIONS)
 
@@ -108,5 +109,5 @@ def test_transfer_refuses_images_that_a_classifier_does_not_take_before_any_are_
   other = replace(Classifier.from_function(lambda x: jnp.zeros((len(x), 5)), 5), input_shape=(32, 32, 3))
   data = source(np.arange(COUNT) % 5, 5)
   with count_compilations() as count, pytest.raises(InputError, match=r"the classifier takes \(32, 32, 3\)"):
-    run_transfer({"a": Shared(fits), "b": Shared(other)}, data, PGD, tmp_path, OPTIONS)
+    run_transfer({"a": ModelContext(fits), "b": ModelContext(other)}, data, PGD, tmp_path, OPTIONS)
   assert count.programs == 0 and not list(tmp_path.rglob("*.json"))

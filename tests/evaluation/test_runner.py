@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,9 +26,10 @@ from jaxrobust.engine.scheduler import Engine
 from jaxrobust.engine.snapshot import restore_snapshot
 from jaxrobust.evaluation import runner
 from jaxrobust.evaluation.evaluate import evaluate
-from jaxrobust.evaluation.runner import RunOptions
+from jaxrobust.evaluation.job import RunOptions
 from jaxrobust.evaluation.suites import attack_entry, clean_entry, entry_of, make_suite
-from jaxrobust.evaluation.verdicts import find_issues, summarise
+from jaxrobust.evaluation.suites.suite import Setting
+from jaxrobust.evaluation.verdicts import find_issues, summarize
 from jaxrobust.results import load_result, load_results
 
 ROOT = Path(__file__).parents[2]
@@ -194,10 +196,37 @@ def test_another_model_under_the_same_name_is_refused(data, tmp_path):
   evaluate(testing.fixture(), data, "clean", name="m", out=tmp_path, options=OPTIONS)
   with pytest.raises(CellMismatchError, match="model_fingerprint"):
     evaluate(testing.fixture("flat"), data, "clean", name="m", out=tmp_path, options=OPTIONS)
-  closing_over = lambda sign: Classifier.from_function(lambda x: sign * testing.fixture()(x), testing.CLASSES)
-  evaluate(closing_over(1.0), data, "clean", name="closure", out=tmp_path, options=OPTIONS)
+  network = testing.fixture()
+  named = lambda version: Classifier.from_function(network, testing.CLASSES, name="function", version=version)
+  evaluate(named("1"), data, "clean", name="function", out=tmp_path, options=OPTIONS)
   with pytest.raises(CellMismatchError, match="model_fingerprint"):
-    evaluate(closing_over(-1.0), data, "clean", name="closure", out=tmp_path, options=OPTIONS)
+    evaluate(named("2"), data, "clean", name="function", out=tmp_path, options=OPTIONS)
+
+
+def test_a_function_without_a_name_is_computed_again_and_said_so_once(data, tmp_path):
+  closing_over = lambda sign: Classifier.from_function(lambda x: sign * testing.fixture()(x), testing.CLASSES)
+  run = lambda sign, **share: evaluate(
+    closing_over(sign), data, "clean", name="closure", out=tmp_path, options=replace(OPTIONS, **share)
+  )
+  right = run(1.0).accuracies()["clean"]
+  with warnings.catch_warnings(record=True) as told:
+    warnings.simplefilter("default")
+    assert run(-1.0).accuracies()["clean"] != right
+  (line,) = (str(each.message) for each in told if "name=" in str(each.message))
+  assert line.startswith("cells of 'closure' are computed again: ")
+  with pytest.raises(InputError, match=r"several processes cannot share 'closure': .* pass name="):
+    run(1.0, process=1, processes=2)
+
+
+def test_the_saved_progress_of_a_function_without_a_name_is_not_continued(data, tmp_path, monkeypatch):
+  suite = [attack_entry("pgd", "0.01", num_steps=3)]
+  begun = []
+  monkeypatch.setattr(runner, "load_partial", lambda path, config: begun.append(path))
+  network = testing.fixture()
+  unnamed = Classifier.from_function(lambda x: network(x), testing.CLASSES)
+  for number, (classifier, looked) in enumerate(((unnamed, 0), (network, 1))):
+    evaluate(classifier, data, suite, name=f"m{number}", out=tmp_path, options=OPTIONS)
+    assert len(begun) == looked
 
 
 def test_a_truncated_cell_is_named_and_the_others_are_kept(data, tmp_path):
@@ -225,7 +254,7 @@ def test_bad_requests_are_refused(data, tmp_path):
   with pytest.raises(InputError, match="works within a budget"):
     entry_of(make_attack("fgsm"))
   with pytest.raises(KeyError, match="did you mean 'basic'"):
-    make_suite("basics")
+    make_suite("basics", Setting("digits32"))
 
 
 def test_a_result_describes_itself(data, tmp_path):
@@ -249,8 +278,8 @@ def test_summary_and_findings_follow_from_the_flags():
     "queries": np.array([5, 1, 2, 0], np.int32),
     "flat": np.array([0, 0, 3, 0], np.int32),
   }
-  assert summarise(examples)["robust_accuracy"] == 0.25 and summarise(examples)["nan"] == 1
-  kinds = {finding["kind"]: finding for finding in find_issues(examples, ["apgd-ce", "square"])}
+  assert summarize(examples)["robust_accuracy"] == 0.25 and summarize(examples)["nan"] == 1
+  kinds = {finding["kind"]: finding for finding in find_issues(examples, ["gradient", "score"])}
   assert set(kinds) == {"nan", "zero-gradient", "softmax-output", "square-beats-white-box"}
   assert kinds["square-beats-white-box"]["examples"] == 2
   assert kinds["zero-gradient"]["fraction"] == pytest.approx(1 / 3)

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jaxrobust.analysis.suite_metrics import summarise_suite
 from jaxrobust.engine.options import EngineOptions
 from jaxrobust.evaluation.evaluate import evaluate
 from jaxrobust.evaluation.job import RunOptions
+from jaxrobust.evaluation.suites.summary import summarize_suite
 from jaxrobust.models.zoo import load_classifier
 from jaxrobust.training.config import TrainConfig
 from jaxrobust.training.loop import train
@@ -33,10 +33,10 @@ def test_every_suite_completes_on_a_convolutional_network(network, suite, tmp_pa
   options = RunOptions(EngineOptions.for_platform(16), quiet=True)
   report = evaluate(network, "digits32", suite, eps="8/255", n=16, name="cnn", out=tmp_path, options=options)
   assert not report.missing and len(list(tmp_path.rglob("*.timing.json"))) <= len(report.results)
-  summary = summarise_suite(report)
+  summary = summarize_suite(report)
   assert summary["metrics"] and len(summary["cells"]) <= len(report.results)
   if suite == "oodrb":
-    attacked = [r for (part, entry), r in zip(report.tasks, report.results, strict=True) if entry.attack == "linf-mm5"]
+    attacked = [cell.result for cell in report.cells if cell.entry.attack == "linf-mm5"]
     # The 80 evaluations of the paper; the larger budget of the threat shift has the same attack.
     assert len(attacked) == 81 and summary["metrics"]["OOD"] is not None
     robust = [r.examples["robust"] & ~r.examples["correct"] for r in attacked]

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.smoke
+
 ROOT = Path(__file__).parents[2]
 ODD = """--name=it's "odd" \\ $HOME"""
 TRAIN = ("train", "--config", "configs/cifar10.py:pgd-at", ODD)

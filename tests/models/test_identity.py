@@ -1,8 +1,4 @@
-"""Two functions have one fingerprint only if they compute the same: closures, globals, objects and fields count."""
-
-import functools
-import threading
-from typing import Any
+"""A function is known by the name and version its maker gives, its weights by themselves, our modules by both."""
 
 import jax
 import jax.numpy as jnp
@@ -12,99 +8,86 @@ from flax import linen as nn
 
 from jaxrobust import testing
 from jaxrobust.core.classifier import Classifier
+from jaxrobust.core.errors import InputError
 from jaxrobust.models.registry import make_model
-from jaxrobust.models.zoo import fingerprint
+from jaxrobust.models.zoo import UNNAMED, fingerprint, is_ours
 
-SCALE = 2.0
+pytestmark = pytest.mark.smoke
+
+W = np.arange(9, dtype=np.float32).reshape(3, 3)
 
 
-class Scaled(nn.Module):
-  sign: float = 1.0
-  bend: Any = nn.relu
+class Foreign(nn.Module):
+  inner: nn.Module | None = None
+  num_classes: int = 3
 
   @nn.compact
   def __call__(self, x):
-    return self.sign * self.bend(nn.Dense(3)(x.mean((1, 2))))
+    return nn.Dense(3)(x.mean((1, 2)))
 
 
-class Times:
-  def __init__(self, w, other=None):
-    self.w, self.other = w, other
-
-  def __call__(self, x):
-    return x @ self.w
-
-  def twice(self, x):
-    return 2 * self(x)
+def function(call=lambda v, x: x @ v, variables=W, **named):
+  return Classifier.from_function(call, 3, variables=variables, **named)
 
 
-def closing_over(w):
-  return lambda x: x @ w
+def module(net=None, **named):
+  return Classifier.from_module(Foreign() if net is None else net, {"w": W}, **named)
 
 
-def helper(x):
-  return SCALE * x
+@pytest.mark.parametrize("make", [function, module])
+def test_a_name_a_version_and_the_weights_tell_functions_apart(make):
+  prints = [fingerprint(make(**named)) for named in ({"name": "a"}, {"name": "b"}, {"name": "a", "version": "2"})]
+  assert len(set(prints)) == 3 and not any(text.startswith(UNNAMED) for text in prints)
+  assert prints == [
+    fingerprint(make(**named)) for named in ({"name": "a"}, {"name": "b"}, {"name": "a", "version": "2"})
+  ]
 
 
-def with_default(x, by=1.0):
-  return by * helper(x)
+def test_of_one_name_the_weights_decide_and_the_code_does_not():
+  same = function(lambda v, x: -x @ v, name="a", version="1")
+  assert fingerprint(same) == fingerprint(function(name="a", version="1"))
+  assert fingerprint(function(variables=-W, name="a", version="1")) != fingerprint(same)
 
 
-@functools.cache
-def dense():
-  return Scaled().init(jax.random.key(0), jnp.zeros((1, 4, 4, 3)))
+@pytest.mark.parametrize("make", [function, module])
+def test_without_a_name_a_fingerprint_says_so(make):
+  assert fingerprint(make()).startswith(UNNAMED)
+  assert fingerprint(function(lambda x: x, None)).startswith(UNNAMED)
 
 
-def module(*fields):
-  return Classifier.from_module(Scaled(*fields), dense(), num_classes=3)
+def test_another_function_over_a_named_one_has_no_name():
+  classifier = function(name="a")
+  defended = Classifier(classifier.variables, lambda v, x, key: classifier.apply(v, jnp.round(x), key), 3)
+  assert (classifier.called, defended.called) == ("a@", "") and fingerprint(defended).startswith(UNNAMED)
 
 
-def function(call, variables=None):
-  return Classifier.from_function(call, 3, variables=variables)
+def test_modules_of_this_package_need_no_name_and_a_name_changes_nothing():
+  net = make_model("cnn-tiny", 3)
+  assert fingerprint(module(net)) == fingerprint(module(net, name="mine", version="3"))
+  assert not fingerprint(module(net)).startswith(UNNAMED)
+  assert fingerprint(module(net, dtype=jnp.bfloat16)).startswith(UNNAMED), "computes something else"
+  assert is_ours(net) and not is_ours(Foreign(net)) and not is_ours(None)
 
 
-W = np.arange(9, dtype=np.float32).reshape(3, 3)
-PAIRS = {
-  "code": lambda: (function(lambda x: x.mean((1, 2))), function(lambda x: -x.mean((1, 2)))),
-  "code beside variables": lambda: (function(lambda v, x: x @ v, W), function(lambda v, x: -x @ v, W)),
-  "constant": lambda: (function(lambda x: 2.0 * x), function(lambda x: 3.0 * x)),
-  "closure": lambda: (function(closing_over(W)), function(closing_over(-W))),
-  "closure on the device": lambda: (function(closing_over(jnp.asarray(W))), function(closing_over(-jnp.asarray(W)))),
-  "closure under jit": lambda: (function(jax.jit(closing_over(W))), function(jax.jit(closing_over(-W)))),
-  "closure under vmap": lambda: (function(jax.vmap(closing_over(W))), function(jax.vmap(closing_over(-W)))),
-  "closure in a closure": lambda: (function(closing_over(Times(W))), function(closing_over(Times(-W)))),
-  "partial": lambda: (function(functools.partial(with_default, by=2)), function(functools.partial(with_default, by=3))),
-  "object": lambda: (function(Times(W)), function(Times(-W))),
-  "method": lambda: (function(Times(W).twice), function(Times(-W).twice)),
-  "field of a module": lambda: (module(), module(-1.0)),
-  "function in a module": lambda: (module(1.0, nn.relu), module(1.0, nn.gelu)),
-  "module of this package": lambda: (module(), Classifier.from_module(make_model("cnn-tiny", 3), dense())),
-  "key": lambda: (function(closing_over(jax.random.key(0))), function(closing_over(jax.random.key(1)))),
-}
+def test_names_share_compiled_programs():
+  traced = []
+
+  def net(x):
+    traced.append(x.shape)
+    return x.mean((1, 2))
+
+  call = jax.jit(lambda classifier, x: classifier(x))
+  for name in ("a", "b"):
+    call(function(net, None, name=name), jnp.ones((2, 4, 4, 3)))
+  assert len(traced) == 1
 
 
-@pytest.mark.parametrize("kind", PAIRS)
-def test_a_fingerprint_covers_what_the_function_computes(kind):
-  first, second = map(fingerprint, PAIRS[kind]())
-  assert first != second and (first, second) == tuple(map(fingerprint, PAIRS[kind]()))
+def test_the_fixture_of_the_checks_has_a_name():
+  assert not fingerprint(testing.fixture()).startswith(UNNAMED)
+  assert fingerprint(testing.fixture()) == fingerprint(testing.fixture()) != fingerprint(testing.fixture("flat"))
 
 
-def test_a_fingerprint_covers_the_globals_a_function_uses(monkeypatch):
-  before = fingerprint(function(with_default))
-  monkeypatch.setitem(globals(), "W", -W)  # Which it does not use.
-  assert fingerprint(function(with_default)) == before
-  monkeypatch.setitem(globals(), "SCALE", -2.0)
-  assert fingerprint(function(with_default)) != before
-
-
-def test_a_network_whose_state_cannot_be_read_is_never_taken_for_another():
-  hidden = function(Times(W, threading.Lock()))
-  assert fingerprint(hidden) != fingerprint(hidden) and fingerprint(hidden).startswith("unknown-")
-
-
-def test_calling_a_network_does_not_change_its_fingerprint():
-  images = jnp.ones((2, 3))
-  for classifier in (function(jax.jit(closing_over(W))), function(Times(W)), testing.fixture()):
-    before = fingerprint(classifier)
-    classifier(images if classifier.variables is None else jnp.ones((2, *testing.SHAPE)))
-    assert fingerprint(classifier) == before
+@pytest.mark.parametrize("named", [{"version": "1"}, {"name": "a", "version": 1}, {"name": 3}])
+def test_odd_names_are_refused(named):
+  with pytest.raises(InputError, match="name"):
+    function(**named)

@@ -10,8 +10,8 @@ import pytest
 
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.errors import CorruptFileError, InputError, StorageError, UnknownNameError
-from jaxrobust.models import portable
 from jaxrobust.models.registry import MODELS, list_models, make_model
+from jaxrobust.models.weights import portable
 from jaxrobust.models.zoo import fingerprint, load_classifier, read_metadata, save_classifier
 from jaxrobust.results import load_results
 
@@ -52,7 +52,7 @@ def test_a_saved_classifier_comes_back_with_the_same_logits_and_fingerprint(orig
   images = np.random.default_rng(0).uniform(0, 1, (2, 32, 32, 3)).astype(np.float32)
   np.testing.assert_array_equal(found(images), wanted(images))
   assert fingerprint(found) == fingerprint(wanted)
-  assert (found.num_classes, found.input_shape, found.randomised) == (5, (32, 32, 3), False)
+  assert (found.num_classes, found.input_shape, found.randomized) == (5, (32, 32, 3), False)
 
 
 def test_metadata_keeps_the_notes_and_nothing_temporary_is_left(saved):
@@ -71,9 +71,9 @@ def test_saving_again_replaces_the_weights(original, copy):
   jax.tree.map(np.testing.assert_array_equal, again.variables["module"], changed)
 
 
-def constant(w=(1.0, 2.0, 3.0), name="w", classes=3, dtype=jnp.float32, randomised=False):
+def constant(w=(1.0, 2.0, 3.0), name="w", classes=3, dtype=jnp.float32, randomized=False):
   return Classifier.from_function(
-    lambda v, x, *key: x, classes, variables={name: jnp.asarray(w, dtype)}, randomised=randomised
+    lambda v, x, *key: x, classes, variables={name: jnp.asarray(w, dtype)}, randomized=randomized
   )
 
 
@@ -101,12 +101,12 @@ def test_a_fingerprint_changes_with_every_weight_name_shape_type_and_goal():
     constant(np.array([[1.0, 2.0, 3.0]])),
     constant(classes=4),
     constant(dtype=jnp.int32),
-    constant(randomised=True),
+    constant(randomized=True),
   ]
   assert len({fingerprint(other) for other in [constant(), *others]}) == 8
 
 
-def test_a_fingerprint_covers_the_normalisation(original):
+def test_a_fingerprint_covers_the_normalization(original):
   module, variables = original
   prints = {fingerprint(Classifier.from_module(module, variables, mean=m, std=s)) for m in (0, 0.5) for s in (1, 0.5)}
   assert len(prints) == 4

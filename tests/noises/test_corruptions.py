@@ -114,7 +114,7 @@ def test_one_image_and_batch_agree_and_severities_share_a_program(small):
   noise = make_noise("fog", 2, 32)
   key = jax.random.wrap_key_data(noise_key_data("fog", 0, 7))
   one = jax.jit(noise)(small[0], key)
-  # Fused differently, a value may fall on the other side of a grey level.
+  # Fused differently, a value may fall on the other side of a gray level.
   batch = noise.batch(small, 0, np.array([7]))[0]
   assert np.abs(one - batch).max() < 1.5 / 255 and np.mean(one != batch) < 0.01
   with count_compilations() as count:

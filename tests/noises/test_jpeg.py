@@ -8,17 +8,19 @@ from PIL import Image
 from jaxrobust.noises.jpeg import through_host_jpeg, through_jpeg
 from tests.realdata import ROOT, needs_data
 
+pytestmark = pytest.mark.smoke
+
 CODEC = jax.jit(through_jpeg)
 
 
 def close_share(image, quality):
-  """How much of an image is within two grey levels of libjpeg's."""
+  """How much of an image is within two gray levels of libjpeg's."""
   ours = np.asarray(CODEC(image, float(quality)))
   return float((np.abs(ours - through_host_jpeg(image, quality)) * 255 < 2.5).mean())
 
 
 @pytest.mark.parametrize("shape", [(32, 32), (33, 47), (64, 80)])
-def test_smooth_colours(shape):
+def test_smooth_colors(shape):
   y, x = np.mgrid[0 : shape[0], 0 : shape[1]] / 32
   image = np.stack([np.sin(x * y) ** 2, 0.5 + 0.5 * np.cos(3 * x), (x + y) / 8], -1).astype(np.float32)
   image = (np.round(np.clip(image, 0, 1) * 255) / 255).astype(np.float32)

@@ -40,7 +40,7 @@ def test_translation_moves_by_whole_pixels():
   assert (frames[23][:, :2] == 0).all()
 
 
-def test_low_pass_keeps_a_centred_square_of_frequencies():
+def test_low_pass_keeps_a_centered_square_of_frequencies():
   x = np.arange(32)[None].repeat(32, 0)
   wave = lambda f: (0.5 + 0.2 * np.cos(2 * np.pi * f * x / 32))[..., None].repeat(3, -1).astype(np.float32)
   np.testing.assert_allclose(low_pass(jnp.asarray(wave(3)), 8), wave(3), atol=1e-5)

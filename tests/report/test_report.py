@@ -8,11 +8,11 @@ import re
 import numpy as np
 import pytest
 
-from jaxrobust.analysis.proportions import proportion
 from jaxrobust.core.errors import InputError
+from jaxrobust.evaluation.metrics.proportions import proportion
 from jaxrobust.report.boards import make_boards
+from jaxrobust.report.cell_rows import read_cell_rows
 from jaxrobust.report.documents import as_script, model_id
-from jaxrobust.report.facts import read_facts
 from jaxrobust.report.pictures import amplify, read_pictures
 from jaxrobust.report.report import write_report
 from jaxrobust.report.site import write_if_new
@@ -177,7 +177,7 @@ def test_of_like_cells_the_largest_counts(tmp_path):
   for n, k, seed in ((10, 10, 0), (20, 5, 1), (20, 7, 2)):
     cell = Cell(model="m", data="d", attack="linf-pgd-20", eps="8/255", n=n, seed=seed)
     save_result(tmp_path, result(cell, flags(n, k)))
-  (board,) = make_boards(read_facts(open_folder(tmp_path)).facts)
+  (board,) = make_boards(read_cell_rows(open_folder(tmp_path)).rows)
   assert board.rows["m"][0].value == 5 / 20
 
 
@@ -186,7 +186,7 @@ def test_the_worst_case_is_over_the_examples_all_attacks_share(tmp_path):
   for attack, flags in robust.items():
     cell = Cell(model="m", data="d", attack=attack, eps="8/255", n=len(flags))
     save_result(tmp_path, result(cell, {"correct": np.ones(len(flags), bool), "robust": flags}))
-  (board,) = make_boards(read_facts(open_folder(tmp_path)).facts)
+  (board,) = make_boards(read_cell_rows(open_folder(tmp_path)).rows)
   assert (board.rows["m"][0].value, board.rows["m"][0].n) == (1 / 3, 3)
 
 
@@ -195,12 +195,12 @@ def test_the_interval_over_corruptions_is_over_images(tmp_path):
   for severity in range(1, 6):
     cell = Cell(model="m", data="d", condition=f"fog-{severity}", attack="none", n=100)
     save_result(tmp_path, result(cell, {"correct": flags, "robust": flags}))
-  (board,) = make_boards(read_facts(open_folder(tmp_path)).facts)
+  (board,) = make_boards(read_cell_rows(open_folder(tmp_path)).rows)
   (number,) = (number for number in board.rows["m"] if number is not None)
   assert number == pytest.approx(proportion(flags))
   published = Cell(model="m", data="d", condition="snow-1", attack="none", n=50)
   save_result(tmp_path, Result(cell=published, config={}, summary={"robust_accuracy": 0.5}, examples={}))
-  (board,) = make_boards(read_facts(open_folder(tmp_path)).facts)
+  (board,) = make_boards(read_cell_rows(open_folder(tmp_path)).rows)
   (number,) = (number for number in board.rows["m"] if number is not None)
   assert number == pytest.approx(proportion(flags[:50]))
 

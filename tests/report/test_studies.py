@@ -7,10 +7,13 @@ import time
 import numpy as np
 import pytest
 
-from jaxrobust.evaluation.study import Judging, save_index
+from jaxrobust.evaluation.studies.evaluator import EvalSpec
+from jaxrobust.evaluation.studies.rows import save_index
 from jaxrobust.report.report import write_report
 from jaxrobust.results import Cell, save_result
 from tests.report.synthetic import result
+
+pytestmark = pytest.mark.smoke
 
 HOSTILE = '<img src=x onerror="window.hit=1">|&_'
 # Group, opponent and right answers out of 20 of each run: clean, PGD-20, MM5, fog.
@@ -40,7 +43,7 @@ def study(tmp_path_factory):
         flags = np.arange(20) < right
         cell = Cell(model=name, data="digits", condition=condition, attack=attack, eps=eps, n=20)
         save_result(out / "results", result(cell, {"correct": flags, "robust": flags}))
-  save_index(out, "small", Judging(corruptions=("fog",), severities=(1,)), runs)
+  save_index(out, "small", EvalSpec(corruptions=("fog",), severities=(1,)), runs)
   return out
 
 

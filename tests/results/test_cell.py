@@ -13,6 +13,8 @@ from jaxrobust.core.errors import CorruptFileError, InputError
 from jaxrobust.results.cell import Cell, Result, from_text, safe_name, to_text
 from jaxrobust.results.plain import differences
 
+pytestmark = pytest.mark.smoke
+
 CELL = Cell(model="cnn", data="digits32", attack="linf-pgd-20", eps="8/255", n=1000)
 
 
@@ -113,7 +115,7 @@ def test_wrong_documents_are_refused(result):
     ("\xff", "truncated or not JSON"),
     (b"\xff\xfe\x00", "truncated or not JSON"),
     ("[" * 200_000, "truncated or not JSON"),
-    (edit(result, schema=2), "made by a newer jaxrobust .schema 2; this one reads up to 1"),
+    (edit(result, schema=3), "made by a newer jaxrobust .schema 3; this one reads up to 2"),
     (edit(result, schema=True), "schema is True"),
     (edit(result, extra=1), "unknown: extra"),
     (edit(result, config=[]), "config is not an object"),

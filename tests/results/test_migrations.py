@@ -1,5 +1,6 @@
 """Earlier schemas are read as the present one, step by step, and rewritten only when asked."""
 
+import dataclasses
 import json
 
 import pytest
@@ -8,6 +9,7 @@ from jaxrobust.core.errors import CorruptFileError
 from jaxrobust.results import cell as cell_module
 from jaxrobust.results import load_result, load_results, to_text
 from jaxrobust.results.cell import SCHEMA, from_text
+from jaxrobust.results.ids import threat_name
 from jaxrobust.results.migrations import MIGRATIONS, migrate
 from jaxrobust.results.reader import migrate_folder
 
@@ -39,6 +41,8 @@ def test_a_record_becomes_a_cell():
     ({"schema": "0"}, "schema is '0'"),
     ({"schema": 99}, "newer jaxrobust"),
     ({"about": 3}, None),
+    ({"threat": 3}, "expected a name"),
+    ({"threat": ""}, "expected a name"),
   ],
 )
 def test_wrong_records_are_refused(change, reason):
@@ -48,6 +52,69 @@ def test_wrong_records_are_refused(change, reason):
   else:
     with pytest.raises(CorruptFileError, match=reason):
       from_text(text)
+
+
+def as_schema_1(result, **cell):
+  """The document of a result as it was before configurations said their threat."""
+  document = json.loads(to_text(result))
+  document["config"].pop("threat", None)
+  return {**document, "schema": 1, "cell": {**document["cell"], **cell}}
+
+
+@pytest.mark.parametrize(
+  ("attack", "condition", "threat"),
+  [
+    ("linf-pgd-20", "clean", {"name": "linf"}),
+    ("linf-pgd-20", "fog-3-t32", {"name": "linf"}),
+    ("l2-bim-20,step_size=0.15-minimum-budget,targeted", "clean", {"name": "l2"}),
+    ("transfer:src:l2-pgd-20", "clean", {"name": "l2"}),
+    ("transfer:linf-net:v2:l1-apgd-ce-100", "clean", {"name": "l1"}),
+    ("none", "clean", None),
+    ("linf-fgsm", "sequence-tilt-t32", None),
+    ("lpa", "clean", None),
+    ("unforeseen-mean", "ood-t-mean", None),
+  ],
+)
+def test_files_of_schema_1_get_the_threat_at_the_head_of_their_id(result, attack, condition, threat):
+  old = as_schema_1(result, attack=attack, condition=condition)
+  new = from_text(json.dumps(old))
+  assert new.schema == SCHEMA == 2 and new.config == {**old["config"], "threat": threat}
+  assert {name: array.tobytes() for name, array in new.examples.items()} == {
+    name: array.tobytes() for name, array in result.examples.items()
+  }
+  assert to_text(from_text(to_text(new))) == to_text(new)
+
+
+def test_all_schemas_are_read_side_by_side(tmp_path, result):
+  config = {**result.config, "threat": {"name": "stadv", "unit": "pixels"}}
+  texts = [
+    json.dumps({**RECORD, "attack": "l2-pgd", "eps": "1", "robust_accuracy": 0.5}),
+    json.dumps(as_schema_1(result)),
+    to_text(dataclasses.replace(result, config=config)),
+  ]
+  assert [json.loads(text)["schema"] for text in texts] == [0, 1, 2]
+  for at, text in enumerate(texts):
+    (tmp_path / f"{at}.n1.seed0.json").write_text(text)
+  found = list(load_results(tmp_path))
+  assert [threat_name(each.config, each.cell.attack) for each in found] == ["l2", "linf", "stadv"]
+  assert {each.schema for each in found} == {2}
+  assert migrate_folder(tmp_path) == 2 and [to_text(each) for each in load_results(tmp_path)] == list(
+    map(to_text, found)
+  )
+
+
+def test_a_record_may_name_its_threat():
+  attacked = {**RECORD, "attack": "lpa", "eps": "0.5", "robust_accuracy": 0.1, "threat": "lpips-alexnet"}
+  assert from_text(json.dumps(attacked)).config["threat"] == {"name": "lpips-alexnet"}
+
+
+@pytest.mark.parametrize("damage", [{"cell": None}, {"cell": []}, {"config": None}, {"config": 3}, {"cell": {}}])
+def test_damaged_files_of_schema_1_are_refused_as_ever(result, damage):
+  with pytest.raises(CorruptFileError, match=r"is not an object|entries missing"):
+    from_text(json.dumps({**as_schema_1(result), **damage}))
+  for name in damage:
+    with pytest.raises(CorruptFileError, match="entries missing"):
+      from_text(json.dumps({key: value for key, value in as_schema_1(result).items() if key != name}))
 
 
 def test_steps_follow_one_another(monkeypatch):

@@ -23,6 +23,8 @@ from jaxrobust.results.store import (
   save_timing,
 )
 
+pytestmark = pytest.mark.smoke
+
 
 def files(root):
   return sorted(path.name for path in root.rglob("*") if path.is_file())

@@ -15,9 +15,9 @@ import pytest
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.data.registry import load_data
 from jaxrobust.models.registry import make_model
-from jaxrobust.training.state import begin_memory, init_state
-from jaxrobust.training.step import Recipe, culprit, train_step
-from jaxrobust.training.technique import make_plan
+from jaxrobust.training.composition import make_plan
+from jaxrobust.training.state import init_state
+from jaxrobust.training.step import Recipe, first_nonfinite, train_step
 
 pytestmark = pytest.mark.ci
 
@@ -44,16 +44,16 @@ def run(names, options, steps=5):
   module = make_model("cnn-tiny", 10, **dict(plan.arch_options))
   recipe = Recipe(module, 10, MEAN, STD, plan, optax.adam(1e-2), total_steps=steps)
   images, labels = load_data("digits32-train").take(np.arange(COUNT))
-  memory = begin_memory(plan.objective, images.shape, COUNT)
-  state = jax.jit(lambda key: init_state(module, recipe.optimiser, key, (32, 32, 3), False))(jax.random.key(0))
-  state = state._replace(memory=memory)
+  kept = plan.objective.init_state(images.shape, COUNT)
+  state = jax.jit(lambda key: init_state(module, recipe.optimizer, key, (32, 32, 3), False))(jax.random.key(0))
+  state = state._replace(objective_state=kept)
   others = {name: network() for name in plan.classifiers}
   # Compiling takes most of the time: the code need not be fast.
   step = jax.jit(functools.partial(train_step, recipe), compiler_options={"xla_backend_optimization_level": 0})
   reports = []
   for _ in range(steps):
     state, report = step(state, images, labels, np.arange(COUNT), others)
-    assert culprit(report, state.params) is None
+    assert first_nonfinite(report, state.params) is None
     reports.append(float(report["loss"]))
   return state, reports
 

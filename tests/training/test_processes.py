@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from jaxrobust.models.zoo import load_classifier
+from jaxrobust.training.logs import read_log
 from tests.training.runs import curve, finish, port, processes, start, wait_for_step
 
 
@@ -54,6 +55,17 @@ def test_when_one_process_dies_the_others_end_and_the_run_goes_on(whole, tmp_pat
   finish(start(out))
   assert [step for step, _ in curve(out)] == [step for step, _ in curve(whole)]
   np.testing.assert_allclose([loss for _, loss in curve(out)], [loss for _, loss in curve(whole)], rtol=1e-3)
+
+
+def test_processes_share_the_validation_of_an_epoch_and_come_to_one_score(whole, tmp_path):
+  """To one of 37 examples: the weights of two devices differ from those of one by rounding."""
+  for process in processes(tmp_path, 2, 1):
+    finish(process)
+  seen, alone = ([entry for entry in read_log(out / "train.jsonl") if "robust" in entry] for out in (tmp_path, whole))
+  assert [entry["step"] for entry in seen] == [entry["step"] for entry in alone] and len(seen) == 3
+  for name in ("clean", "robust"):
+    np.testing.assert_allclose([e[name] for e in seen], [e[name] for e in alone], atol=1.01 / 37)
+    assert all(abs(37 * entry[name] - round(37 * entry[name])) < 1e-9 for entry in seen)
 
 
 def test_processes_stop_together_and_one_device_goes_on_with_what_four_had_split(whole, tmp_path):

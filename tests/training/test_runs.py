@@ -18,7 +18,7 @@ from jaxrobust.models.registry import make_model
 from jaxrobust.models.zoo import fingerprint, load_classifier, read_metadata, save_classifier
 from jaxrobust.training import loop
 from jaxrobust.training.config import TrainConfig
-from jaxrobust.training.finetune import start_from
+from jaxrobust.training.inputs import start_from
 from jaxrobust.training.logs import Log, read_log
 from jaxrobust.training.loop import train
 from jaxrobust.training.validation import Score, overfitted
@@ -125,13 +125,13 @@ def test_a_disk_that_fills_up_is_one_line(tmp_path):
 
 
 def test_a_loss_that_is_not_a_number_stops_the_run_and_names_the_step(tmp_path):
-  config = TrainConfig(epochs=1, batch_size=128, optimiser="sgd", learning_rate=1e30)
+  config = TrainConfig(epochs=1, batch_size=128, optimizer="sgd", learning_rate=1e30)
   with pytest.raises(TrainingError, match=r"not a number at step \d+: the (logits|gradient)"):
     train(config, tmp_path / "net", quiet=True)
 
 
 def test_fine_tuning_starts_from_the_weights_and_replaces_a_head(whole, tmp_path, capfd):
-  still = TrainConfig(init=str(whole), epochs=0.01, batch_size=64, optimiser="sgd", learning_rate=0.0)
+  still = TrainConfig(init=str(whole), epochs=0.01, batch_size=64, optimizer="sgd", learning_rate=0.0)
   kept = load_classifier(train(still, tmp_path / "kept", quiet=True))
   assert fingerprint(kept) == fingerprint(load_classifier(whole))
   images, labels = load_data("digits32-train").take(np.arange(64))

@@ -11,20 +11,20 @@ import optax
 import pytest
 
 from jaxrobust.attacks.pgd import PGD
+from jaxrobust.core.budget import inside
 from jaxrobust.core.errors import CellMismatchError, InputError, UnknownNameError
-from jaxrobust.core.threat import inside
 from jaxrobust.data.registry import load_data
 from jaxrobust.models.registry import make_model
 from jaxrobust.models.zoo import fingerprint, load_classifier, read_metadata
 from jaxrobust.testing import examples, fixture
-from jaxrobust.training.adversarial import craft
+from jaxrobust.training.composition import make_plan
 from jaxrobust.training.config import TrainConfig, make_train_config
 from jaxrobust.training.inputs import check_inputs, known_content
 from jaxrobust.training.loop import train
 from jaxrobust.training.state import init_state, variables_of
 from jaxrobust.training.step import Recipe, train_step
 from jaxrobust.training.stream import Mixture
-from jaxrobust.training.technique import make_plan
+from jaxrobust.training.techniques.adversarial import craft
 
 CONFIG = TrainConfig(epochs=1, batch_size=128, seed=3)
 
@@ -148,8 +148,8 @@ def test_an_unknown_training_option_gets_the_nearest_names(option, near):
     ({"techniques": ("pgd-at", "trades")}, InputError, "only one technique may set the loss: pgd-at, trades"),
     ({"options": {"mixup": {"alpha": 1.0}}}, InputError, "options for 'mixup', which is not among the techniques"),
     ({"arch": 5}, InputError, "arch must be a name"),
-    ({"batch_size": 1.5}, InputError, "batch_size must be a whole number"),
-    ({"optimiser": "adam"}, UnknownNameError, "unknown optimiser 'adam'; did you mean 'adamw'"),
+    ({"batch_size": 1.5}, InputError, "batch_size must be an integer"),
+    ({"optimizer": "adam"}, UnknownNameError, "unknown optimizer 'adam'; did you mean 'adamw'"),
     ({"batch_size": 100_000}, InputError, "batch_size 100000 is larger than digits32-train"),
   ],
 )
@@ -163,7 +163,7 @@ def test_the_budget_grows_from_zero_and_the_step_counts():
   images, labels = load_data("digits32-train").take(np.arange(8))
   plan = make_plan(("pgd-at",), {"pgd-at": {"eps": "0.3", "num_steps": 1, "step_size": 1.0, "random_start": False}})
   recipe = Recipe(make_model("cnn-tiny"), 10, (0.5,) * 3, (0.5,) * 3, plan, optax.sgd(0.0), attack_warmup=3)
-  state = init_state(recipe.module, recipe.optimiser, jax.random.key(0), (32, 32, 3), averaged=False)
+  state = init_state(recipe.module, recipe.optimizer, jax.random.key(0), (32, 32, 3), averaged=False)
   step = jax.jit(functools.partial(train_step, recipe))
   seen = []
   for _ in range(5):

@@ -1,5 +1,5 @@
-"""What is computed from predictions and accuracies: numpy in, numbers out, one file per question.
+"""Metrics of verdicts, predictions and accuracies: numpy in, numbers out, one file per question.
 
-`accuracy` (of subsets of classes), `corruptions` (mCE), `flips` (ImageNet-P), `outliers` (AUPR, AUROC),
-`calibration`, `stability` (NSD, frequency bias). Accuracies and errors are fractions, never percentages.
+`proportions` (with intervals), `adversarial` (AR, WCAR), `curves`, `corruptions` (mCE), `flips` (ImageNet-P),
+`outliers` (AUPR, AUROC), `stability` (NSD, frequency bias). Accuracies and errors are fractions, never percentages.
 """

@@ -17,7 +17,7 @@ from jaxrobust.core.errors import InputError
 
 
 def accuracy_under_attack(robust: np.ndarray) -> float:
-  """Right before and after the attack, of all.
+  """Returns the share of all that is right before and after the attack.
 
   >>> accuracy_under_attack(np.array([1, 0, 0, 1]))
   0.5
@@ -26,7 +26,7 @@ def accuracy_under_attack(robust: np.ndarray) -> float:
 
 
 def attack_success_rate(correct: np.ndarray, robust: np.ndarray, of_all: bool = False) -> float:
-  """Broken examples, of those right before the attack; or with `of_all` wrong examples after the attack, of all.
+  """Returns the broken share of those right before the attack; with `of_all` the wrong share of all after it.
 
   >>> correct, robust = np.array([1, 1, 1, 0]), np.array([1, 1, 0, 0])
   >>> round(attack_success_rate(correct, robust), 3), attack_success_rate(correct, robust, of_all=True)
@@ -39,12 +39,12 @@ def attack_success_rate(correct: np.ndarray, robust: np.ndarray, of_all: bool = 
 
 
 def adversarial_robustness(correct: np.ndarray, robust: np.ndarray) -> float:
-  """AR: those still right after the attack, of those right before; 0 where none was."""
+  """Returns AR: those still right after the attack, of those right before; 0 where none was."""
   return worst_case_attack_robustness(correct, [robust])
 
 
 def worst_case(robust: Sequence[np.ndarray]) -> np.ndarray:
-  """Which examples withstand every attack.
+  """Tells which examples withstand every attack.
 
   >>> worst_case([np.array([1, 1, 0]), np.array([1, 0, 1])]).tolist()
   [True, False, False]
@@ -55,7 +55,7 @@ def worst_case(robust: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def worst_case_attack_robustness(correct: np.ndarray, robust: Sequence[np.ndarray]) -> float:
-  """WCAR over attacks, pointwise.
+  """Returns WCAR over attacks, pointwise.
 
   >>> worst_case_attack_robustness(np.array([1, 1, 1, 0]), [np.array([1, 1, 0, 0]), np.array([0, 1, 1, 0])])
   0.3333333333333333

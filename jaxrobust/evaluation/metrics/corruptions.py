@@ -43,7 +43,7 @@ Errors = Mapping[str, Sequence[float]]
 
 
 def corruption_error(name: str, errors: Sequence[float]) -> float:
-  """CE of one corruption from the errors at its severities, all five of them.
+  """Returns CE of one corruption from the errors at its severities, all five of them.
 
   >>> corruption_error("fog", ALEXNET_ERRORS["fog"])
   1.0
@@ -54,7 +54,7 @@ def corruption_error(name: str, errors: Sequence[float]) -> float:
 
 
 def mean_corruption_error(errors: Errors) -> float:
-  """mCE over the fifteen corruptions of the benchmark; others in `errors` do not count.
+  """Returns mCE over the fifteen corruptions of the benchmark; others in `errors` do not count.
 
   >>> mean_corruption_error(ALEXNET_ERRORS)
   1.0
@@ -63,7 +63,7 @@ def mean_corruption_error(errors: Errors) -> float:
 
 
 def relative_mean_corruption_error(errors: Errors, clean_error: float) -> float:
-  """Relative mCE: how much more a classifier loses than AlexNet does, from its own clean error on.
+  """Returns the relative mCE: how much more a classifier loses than AlexNet does, from its own clean error on.
 
   >>> relative_mean_corruption_error(ALEXNET_ERRORS, ALEXNET_CLEAN_ERROR)
   1.0
@@ -76,26 +76,17 @@ def relative_mean_corruption_error(errors: Errors, clean_error: float) -> float:
 
 
 def corruption_robustness(errors: Errors) -> float:
-  """1 - mCE, as RobustART reports it (higher is better)."""
+  """Returns 1 - mCE, as RobustART reports it (higher is better)."""
   return 1.0 - mean_corruption_error(errors)
 
 
 def mean_corruption_accuracy(errors: Errors) -> float:
-  """The accuracy averaged over severities, then over the corruptions given: what CIFAR-C is reported with.
+  """Returns the accuracy averaged over severities, then over the corruptions given: what CIFAR-C is reported with.
 
   >>> mean_corruption_accuracy({"fog": (0.1, 0.3), "snow": (0.4, 0.4)})
   0.7
   """
   return float(1 - np.mean([np.mean(_checked(name, errors[name])) for name in errors]))
-
-
-def severity_curve(errors: Errors) -> np.ndarray:
-  """The accuracy at each severity, averaged over corruptions.
-
-  >>> severity_curve({"fog": (0.1, 0.3), "snow": (0.3, 0.5)}).round(2).tolist()
-  [0.8, 0.6]
-  """
-  return 1 - np.mean([_checked(name, errors[name]) for name in errors], axis=0)
 
 
 def _alexnet(name: str) -> tuple[float, ...]:

@@ -8,7 +8,7 @@ from jaxrobust.core.errors import InputError
 
 
 def negative_standard_deviation(accuracies: np.ndarray) -> float:
-  """NSD of RobustART (arXiv:2109.05211): minus the standard deviation of accuracy over the decoder x resize grid.
+  """Returns NSD (RobustART, arXiv:2109.05211): minus the deviation of accuracy over the decoder x resize grid.
 
   The population's deviation, because the grid is all there is; cells that are NaN (no such decoder) do not count.
 
@@ -23,7 +23,7 @@ def negative_standard_deviation(accuracies: np.ndarray) -> float:
 
 
 def low_pass_curve(correct: np.ndarray, clean: np.ndarray) -> np.ndarray:
-  """The ACC-LPB curve: accuracy at each bandwidth, divided by the clean accuracy (ARES-Bench, arXiv:2302.14301).
+  """Returns the ACC-LPB curve of ARES-Bench (arXiv:2302.14301): accuracy at each bandwidth over the clean accuracy.
 
   Args:
     correct: (bandwidths, N), whether example i is right at that bandwidth.
@@ -36,7 +36,7 @@ def low_pass_curve(correct: np.ndarray, clean: np.ndarray) -> np.ndarray:
 
 
 def frequency_bias(bandwidths: np.ndarray, correct: np.ndarray, clean: np.ndarray) -> float:
-  """The mean, over examples right unfiltered, of the least bandwidth at which they are right (ARES-Bench, Eq. 4).
+  """Returns the mean, over examples right unfiltered, of the least bandwidth that suffices (ARES-Bench, Eq. 4).
 
   An example that no bandwidth suffices for counts with the largest one.
 

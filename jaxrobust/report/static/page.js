@@ -25,7 +25,7 @@ const JR = (() => {
   const percent = (value) => value.toFixed(1);
   const span = (number) => `${percent(number[1])}–${percent(number[2])}`;
   const tell = (number) => `${number[0].toFixed(2)} %, 95 % interval ${span(number)}, ${number[3].toLocaleString("en")} examples`;
-  const threatOf = (board) => (board.norm ? `${board.norm} ${board.eps}` : "no attack");
+  const threatOf = (board) => (board.threat ? `${board.threat} ${board.eps}${board.unit ? ` ${board.unit}` : ""}` : "no attack");
   const boardName = (board) => `${board.data}, ${threatOf(board)}`;
   const many = (count, word) => `${count.toLocaleString("en")} ${word}${count === 1 ? "" : "s"}`;
   const named = (text) => h("bdi", { class: "clamp" }, text);
@@ -83,7 +83,7 @@ const JR = (() => {
 
   // The threat model under which most models were attacked in most ways; of several, the largest budget.
   const usual = (boards) => boards.reduce((best, board) => {
-    const [a, b] = [best, board].map((one) => [one.norm === boards[0].norm, one.rows.length, one.columns.length]);
+    const [a, b] = [best, board].map((one) => [one.threat === boards[0].threat, one.rows.length, one.columns.length]);
     const at = a.findIndex((value, k) => value !== b[k]);
     return at < 0 || b[at] > a[at] ? board : best;
   }, boards[0]);
@@ -284,13 +284,14 @@ const JR = (() => {
 
   function modelCharts(doc, data) {
     const charts = [];
-    for (const norm of ["linf", "l2", "l1"]) {
-      const own = doc.curves.filter((curve) => curve.data === data && curve.norm === norm);
+    const here = doc.curves.filter((curve) => curve.data === data && curve.threat);
+    for (const threat of [...new Set(here.map((curve) => curve.threat))].sort(byThreat)) {
+      const own = here.filter((curve) => curve.threat === threat), unit = own[0].unit;
       const budget = own.filter((curve) => curve.kind === "budget"), strength = own.filter((curve) => curve.kind === "strength");
-      if (budget.length) charts.push(lineChart(`${data}: accuracy against ${norm} budget`, budgetLabel(norm), sensible(budget.map((curve) => ({ name: curve.attack, points: scaled(curve) })))));
+      if (budget.length) charts.push(lineChart(`${data}: accuracy against ${threat} budget`, budgetLabel(own[0]), sensible(budget.map((curve) => ({ name: curve.attack, points: scaled(curve) })))));
       for (const eps of [...new Set(strength.map(budgetOf))]) {
         const series = strength.filter((curve) => budgetOf(curve) === eps).map((curve) => ({ name: curve.attack, points: curve.points }));
-        charts.push(lineChart(`${data}: accuracy against attack steps, ${norm} ${eps}`, "attack steps", levelled(series)));
+        charts.push(lineChart(`${data}: accuracy against attack steps, ${threat} ${eps}${unit ? ` ${unit}` : ""}`, "attack steps", levelled(series)));
       }
     }
     const severity = severityPoints(doc, data);
@@ -298,8 +299,11 @@ const JR = (() => {
     return charts;
   }
 
-  const budgetLabel = (norm) => (norm === "linf" ? "budget × 255" : `${norm} budget`);
-  const scaled = (curve) => (curve.norm === "linf" ? curve.points.map(([x, y]) => [x * 255, y]) : curve.points);
+  // The norms come first, other threats by name.
+  const NORMS = ["linf", "l2", "l1"], place = (threat) => (NORMS.includes(threat) ? NORMS.indexOf(threat) : NORMS.length);
+  const byThreat = (a, b) => place(a) - place(b) || (a < b ? -1 : 1);
+  const budgetLabel = ({ threat, unit }) => (threat === "linf" ? "budget × 255" : `${threat} budget${unit ? `, ${unit}` : ""}`);
+  const scaled = (curve) => (curve.threat === "linf" ? curve.points.map(([x, y]) => [x * 255, y]) : curve.points);
   const budgetOf = (curve) => curve.attack.split("@")[1] || "";
   // An example that no number of further steps breaks stays right: the curve goes on level.
   const levelled = (series) => {
@@ -424,9 +428,9 @@ const JR = (() => {
   }
 
   function compareCharts(board, models, docs) {
-    const charts = [], kinds = [["budget", board.norm ? budgetLabel(board.norm) : ""], ["strength", "attack steps"]];
+    const charts = [], kinds = [["budget", board.threat ? budgetLabel(board) : ""], ["strength", "attack steps"]];
     for (const [kind, label] of kinds) {
-      const of = (doc) => doc.curves.filter((curve) => curve.kind === kind && curve.data === board.data && curve.norm === board.norm && (kind === "budget" || budgetOf(curve) === board.eps));
+      const of = (doc) => doc.curves.filter((curve) => curve.kind === kind && curve.data === board.data && curve.threat === board.threat && (kind === "budget" || budgetOf(curve) === board.eps));
       const attacks = [...new Set(docs.flatMap((doc) => of(doc).map((curve) => curve.attack)))].sort();
       for (const attack of attacks) {
         const series = models.map((model, at) => ({ name: model.name, curve: of(docs[at]).find((curve) => curve.attack === attack) })).filter((one) => one.curve);

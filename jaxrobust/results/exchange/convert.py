@@ -11,7 +11,7 @@ from jaxrobust.core.errors import CellMismatchError, CorruptFileError, Jaxrobust
 from jaxrobust.core.files import atomic_write
 from jaxrobust.core.registry import unknown_name
 from jaxrobust.results.cell import Cell, Result, from_text, safe_name
-from jaxrobust.results.exchange import nas, oodrobustbench, robustbench
+from jaxrobust.results.exchange import leaderboard, nas, oodrobustbench, robustbench
 from jaxrobust.results.exchange.common import Record
 from jaxrobust.results.plain import dumps
 from jaxrobust.results.reader import load_results
@@ -28,6 +28,7 @@ class Format(NamedTuple):
 FORMATS = {
   "nas": Format(nas.read, nas.write),
   "oodrobustbench": Format(oodrobustbench.read, oodrobustbench.write),
+  "oodrobustbench-leaderboard": Format(leaderboard.read, leaderboard.write),
   "robustbench": Format(robustbench.read, robustbench.write),
 }
 

@@ -26,7 +26,8 @@ from jaxrobust.results.exchange.common import (
   fraction,
   read_objects,
 )
-from jaxrobust.results.rows import attack_norm, budget_value, parse_corruption
+from jaxrobust.results.ids import attack_norm, threat_name, without_threat
+from jaxrobust.results.rows import budget_value, parse_corruption
 
 SOURCE = "OODRobustBench model_info"
 # Their names of shifted data sets, and ours where they differ.
@@ -105,16 +106,16 @@ def parse_key(key: str) -> tuple[str, str]:
   return (f"{NORMS.get(norm, norm)}-{attack}" if norm else attack), budget
 
 
-def make_key(attack: str, eps: str) -> str | None:
-  """The key of an attack; None for one that has no key there.
+def make_key(attack: str, eps: str, threat: str | None = None) -> str | None:
+  """The key of an attack; None for one that has no key there. Only norms are named: other threats have an attack each.
 
-  >>> make_key("linf-mm5", "8/255"), make_key("l2-autoattack", "1")
-  ('Linf-mm5-0.031373', 'L2-aa-1.')
+  >>> make_key("linf-mm5", "8/255"), make_key("l2-autoattack", "1"), make_key("stadv-stadv-100", "0.05", "stadv")
+  ('Linf-mm5-0.031373', 'L2-aa-1.', 'stadv-100-0.05')
   """
   norm, budget = attack_norm(attack), budget_value(eps)
   if budget is None or ":" in attack:
     return None
-  name = attack.removeprefix(f"{norm}-") if norm else attack
+  name = without_threat(attack, norm or threat)
   name = next((theirs for theirs, ours in ATTACKS.items() if ours == name), name)
   return f"{OTHERS[norm]}-{name}-{budget:.6f}".rstrip("0") if norm else f"{name}-{budget:.6f}".rstrip("0")
 
@@ -128,7 +129,8 @@ def write(results: Sequence[Result]) -> Iterator[tuple[str, str]]:
     cell = result.cell
     base = base_of(cell.data, sets)
     document = documents.setdefault((base, cell.model), {"dataset": base, "adv_acc": {}, "metrics": {}})
-    key = "clean" if cell.attack == "none" else make_key(cell.attack, cell.eps or "")
+    threat = threat_name(result.config, cell.attack)
+    key = "clean" if cell.attack == "none" else make_key(cell.attack, cell.eps or "", threat)
     corruption = parse_corruption(cell.condition)
     if key is None or (cell.condition != "clean" and corruption is None):
       continue
@@ -146,8 +148,8 @@ def write(results: Sequence[Result]) -> Iterator[tuple[str, str]]:
   for (base, model), document in documents.items():
     norms = {key.split("-")[0] for key in document["adv_acc"]} & set(NORMS)
     suffix = next((norm for norm in NORMS if model.endswith(f".{norm}")), None)
-    threat = suffix or ("L2" if norms == {"L2"} else "Linf")
-    yield f"{base}/{threat}/{model.removesuffix(f'.{threat}')}.json", as_text(document)
+    trained = suffix or ("L2" if norms == {"L2"} else "Linf")
+    yield f"{base}/{trained}/{model.removesuffix(f'.{trained}')}.json", as_text(document)
 
 
 def base_of(data: str, sets: set[str]) -> str:

@@ -1,0 +1,128 @@
+"""Chooses the models of a zoo that count by one line: `acc+rob>=110, technique!=custom, arch=WideResNet*`.
+
+Terms are joined by commas and must all hold:
+
+  acc+rob>=110            a sum of columns against a number; acc and rob are ID accuracy and ID robustness
+  OOD_d robustness>30     any column of numbers
+  technique=trades|mart   a label that matches one of the shell patterns, whatever the case; != for none of them
+  no-custom               models that were published, not trained for the study (OODRobustBench's "NC")
+
+A model without the number does not hold; one without the label matches only an empty pattern. What filter was used is
+part of a result: OODRobustBench drops acc + rob < 110 (appendix C.2, arXiv:2310.12793), which moves its ImageNet limit.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import operator
+import re
+from collections.abc import Callable
+
+import numpy as np
+
+from jaxrobust.analysis.zoo import Zoo
+from jaxrobust.core.errors import InputError
+from jaxrobust.core.registry import unknown_name
+
+ALIASES = {"acc": "ID accuracy", "rob": "ID robustness"}
+NO_CUSTOM = "no-custom"
+# Labels that can say that a model was trained for the study, and what they then say.
+_CUSTOM_LABELS = ("custom", "source", "venue", "technique")
+_CUSTOM_WORDS = ("custom", "locally-trained", "locally trained", "true", "yes", "1")
+
+_TERM = re.compile(r"(.+?)(>=|<=|!=|==|=|>|<)(.*)", re.DOTALL)
+_COMPARE: dict[str, Callable[[np.ndarray, float], np.ndarray]] = {
+  ">=": operator.ge,
+  "<=": operator.le,
+  ">": operator.gt,
+  "<": operator.lt,
+  "=": operator.eq,
+  "==": operator.eq,
+  "!=": operator.ne,
+}
+
+
+def apply_filter(zoo: Zoo, text: str) -> Zoo:
+  """Keeps the models for which every term of a filter holds, and records the filter in the zoo.
+
+  Args:
+    zoo: models.
+    text: terms, see above; empty for all models.
+
+  Returns:
+    The smaller zoo.
+
+  Raises:
+    InputError: a term that says nothing, or a filter that leaves no model.
+    UnknownNameError: a column or label that the zoo does not have.
+
+  >>> from jaxrobust.analysis.zoo import make_zoo
+  >>> table = {"model": ["a", "b", "c"], "technique": ["trades", "pgd-at", ""], "ID robustness": [50, 40, 45]}
+  >>> zoo = make_zoo(table | {"ID accuracy": [80, 60, 85]})
+  >>> apply_filter(zoo, "acc+rob>=110").models, apply_filter(zoo, "technique=trades|mart, rob>45").models
+  (('a', 'c'), ('a',))
+  """
+  for term in (part.strip() for part in text.split(",")):
+    if not term:
+      continue
+    left = zoo.take(_holds(zoo, term), term)
+    if not len(left):
+      raise InputError(f"the filter {term!r} leaves none of {len(zoo)} models")
+    zoo = left
+  return zoo
+
+
+def _holds(zoo: Zoo, term: str) -> np.ndarray:
+  if term.lower() == NO_CUSTOM:
+    return ~_custom(zoo)
+  match = _TERM.fullmatch(term)
+  if match is None:
+    raise InputError(f"the filter {term!r} compares nothing; write acc+rob>=110, technique=trades or no-custom")
+  left, sign, right = (part.strip() for part in match.groups())
+  labels = {name.casefold(): name for name in zoo.labels}
+  if left.casefold() in labels:
+    return _label_holds(zoo.label(left), sign, right, term)
+  try:
+    number = float(right.removesuffix("%"))
+  except ValueError:
+    if _is_sum(zoo, left):
+      raise InputError(f"the filter {term!r} needs a number after {sign}") from None
+    raise unknown_name("label", left, sorted(zoo.labels)) from None
+  values = _sum(zoo, left)
+  with np.errstate(invalid="ignore"):
+    return np.isfinite(values) & _COMPARE[sign](values, number)
+
+
+def _label_holds(values: tuple[str, ...], sign: str, right: str, term: str) -> np.ndarray:
+  if sign not in ("=", "==", "!="):
+    raise InputError(f"the filter {term!r} compares text; only = and != do")
+  patterns = [pattern.strip().casefold() for pattern in right.split("|")]
+  found = [any(fnmatch.fnmatchcase(value.casefold(), pattern) for pattern in patterns) for value in values]
+  return np.array(found, bool) != (sign == "!=")
+
+
+def _is_sum(zoo: Zoo, text: str) -> bool:
+  try:
+    _sum(zoo, text)
+  except KeyError:
+    return False
+  return True
+
+
+def _sum(zoo: Zoo, text: str) -> np.ndarray:
+  """Adds columns; a column's own name may hold a plus sign."""
+  if text.casefold() in {name.casefold() for name in zoo.columns}:
+    return zoo.column(text)
+  names = [name.strip() for name in text.split("+")]
+  return np.sum([zoo.column(ALIASES.get(name.casefold(), name)) for name in names], axis=0)
+
+
+def _custom(zoo: Zoo) -> np.ndarray:
+  """Marks the models that were trained for the study."""
+  there = [name for name in _CUSTOM_LABELS if name in zoo.labels]
+  if not there and "custom" in zoo.columns:
+    return zoo.columns["custom"] != 0
+  if not there:
+    raise InputError(f"nothing says which models are custom: no label {', '.join(_CUSTOM_LABELS)}")
+  rows = zip(*(zoo.labels[name] for name in there), strict=True)
+  return np.array([any(value.casefold() in _CUSTOM_WORDS for value in row) for row in rows], bool)

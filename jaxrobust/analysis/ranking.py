@@ -1,0 +1,144 @@
+"""Does the best model stay the best? Ranks without and with a shift, and how far they agree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from jaxrobust.analysis.bootstrap import DRAWS, FEWEST_FOR_INTERVAL, LEVEL, UNKNOWN, Interval, percentile_interval
+from jaxrobust.analysis.bootstrap import resamples as draw_resamples
+from jaxrobust.core.errors import InputError
+
+
+def ranks(values: np.ndarray) -> np.ndarray:
+  """Ranks models from the largest value, 1, down; equals share the smallest rank they could have.
+
+  Args:
+    values: one number per model.
+
+  Returns:
+    Ranks; NaN where the value is.
+
+  >>> ranks([50.0, 70.0, np.nan, 60.0, 60.0]).tolist()
+  [4.0, 1.0, nan, 2.0, 2.0]
+  """
+  values = np.asarray(values, np.float64)
+  known = np.isfinite(values)
+  order = np.sort(-values[known])
+  found = np.full(values.shape, np.nan)
+  found[known] = 1 + np.searchsorted(order, -values[known], side="left")
+  return found
+
+
+def kendall(x: np.ndarray, y: np.ndarray) -> float:
+  """Measures how far two orders agree: Kendall's τ_b, which allows for ties.
+
+  τ_b = Σ sign(xᵢ - xⱼ) sign(yᵢ - yⱼ) / sqrt(Σ |sign(xᵢ - xⱼ)| · Σ |sign(yᵢ - yⱼ)|) over pairs: 1 for the same order, -1
+  for the reverse, 0 for none.
+
+  Args:
+    x: one number per model.
+    y: another one; pairs with a NaN are left out.
+
+  Returns:
+    τ_b; NaN where all x or all y are equal.
+
+  Source: Kendall, Biometrika 33, 1945.
+
+  >>> round(kendall([1, 2, 3, 4], [1, 2, 4, 3]), 4), round(kendall([1, 2, 2, 3], [1, 2, 3, 4]), 4)
+  (0.6667, 0.9129)
+  """
+  signs_x, signs_y = _signs(x), _signs(y)
+  known = np.isfinite(np.asarray(x, np.float64) + np.asarray(y, np.float64))
+  return float(_tau(signs_x, signs_y, known[None].astype(np.float32))[0])
+
+
+def kendall_interval(x: np.ndarray, y: np.ndarray, draws: int = DRAWS, seed: int = 0, level: float = LEVEL) -> Interval:
+  """Bounds Kendall's τ_b by the percentile bootstrap over models.
+
+  A resampled zoo is a vector w of how often each model was drawn, and its sums over pairs are w' S w: no pair is
+  looked at again.
+
+  Args:
+    x: one number per model.
+    y: another one; pairs with a NaN are left out.
+    draws: zoos to resample.
+    seed: of the draws.
+    level: the share of intervals that should hold the truth.
+
+  Returns:
+    The interval; NaN with fewer than 8 models.
+
+  >>> low, high = kendall_interval(np.arange(30), np.arange(30) + 8 * np.sin(np.arange(30)), draws=300)
+  >>> 0.3 < low < high < 1
+  True
+  """
+  x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
+  known = np.isfinite(x + y)
+  x, y = x[known], y[known]
+  if x.size < FEWEST_FOR_INTERVAL:
+    return UNKNOWN
+  return percentile_interval(_tau(_signs(x), _signs(y), multiplicities(x.size, draws, seed)), level)
+
+
+def multiplicities(n: int, draws: int = DRAWS, seed: int = 0) -> np.ndarray:
+  """Counts how often each model occurs in each resampled zoo.
+
+  Returns:
+    Counts (draws, n), of the same zoos that `bootstrap.resamples` draws.
+
+  >>> multiplicities(5, draws=2).sum(1).tolist()
+  [5.0, 5.0]
+  """
+  rows = draw_resamples(n, draws, seed)
+  counts = np.zeros(rows.shape, np.float32)
+  np.add.at(counts, (np.arange(len(rows))[:, None], rows), 1)
+  return counts
+
+
+def _signs(values: np.ndarray) -> np.ndarray:
+  values = np.asarray(values, np.float64)
+  return np.sign(np.nan_to_num(values[:, None] - values[None])).astype(np.float32)
+
+
+def _tau(signs_x: np.ndarray, signs_y: np.ndarray, weights: np.ndarray) -> np.ndarray:
+  if signs_x.shape != signs_y.shape:
+    raise InputError(f"two orders need the same models, got {len(signs_x)} and {len(signs_y)}")
+  total = lambda signs: np.einsum("bi,bi->b", weights @ signs, weights, dtype=np.float64)
+  with np.errstate(divide="ignore", invalid="ignore"):
+    return total(signs_x * signs_y) / np.sqrt(total(np.abs(signs_x)) * total(np.abs(signs_y)))
+
+
+class Standing(NamedTuple):
+  """A model's two ranks; positive `gain` where it stands better under the shift."""
+
+  model: str
+  id_rank: int
+  ood_rank: int
+
+  @property
+  def gain(self) -> int:
+    return self.id_rank - self.ood_rank
+
+
+def standings(models: Sequence[str], id_values: np.ndarray, ood_values: np.ndarray) -> list[Standing]:
+  """Ranks models without and with a shift, among those that have both numbers.
+
+  Args:
+    models: their names.
+    id_values: what the first rank is by.
+    ood_values: what the second is by; OODRobustBench ranks by (OOD_d + OOD_t) / 2 (Table 1, arXiv:2310.12793).
+
+  Returns:
+    One entry per model, the largest change of rank first.
+
+  >>> [(s.model, s.id_rank, s.ood_rank, s.gain) for s in standings("abc", [70.0, 60.0, 50.0], [40.0, 30.0, 45.0])]
+  [('c', 3, 1, 2), ('a', 1, 2, -1), ('b', 2, 3, -1)]
+  """
+  first, second = np.asarray(id_values, np.float64), np.asarray(ood_values, np.float64)
+  known = np.isfinite(first) & np.isfinite(second)
+  pairs = zip(np.array(list(models), object)[known], ranks(first[known]), ranks(second[known]), strict=True)
+  found = [Standing(str(model), int(one), int(other)) for model, one, other in pairs]
+  return sorted(found, key=lambda item: (-abs(item.gain), item.id_rank, item.model))

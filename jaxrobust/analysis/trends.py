@@ -1,0 +1,199 @@
+"""Trends of a zoo: every line from ID performance to performance under a shift, with its zoo beside it.
+
+A slope belongs to the models it was fitted to: 65 leaderboard rows of CIFAR-10 give 0.7221 where OODRobustBench's 396
+models give 0.7134. So each trend carries the source, date, size and filter of its zoo.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from jaxrobust.analysis.bootstrap import DRAWS, Interval, line_intervals
+from jaxrobust.analysis.degradation import degradation
+from jaxrobust.analysis.effective import PUBLISHED_LINES, effective_robustness
+from jaxrobust.analysis.lines import Line, fit_line
+from jaxrobust.analysis.zoo import ACCURACY, ID, ROBUSTNESS, Zoo
+from jaxrobust.core.errors import InputError
+from jaxrobust.core.registry import unknown_name
+
+# What the paper calls the four kinds of pairs (its figures 3, 4 and 11-13).
+SHORT = {ACCURACY: "Acc", ROBUSTNESS: "Rob"}
+
+
+@dataclass(frozen=True, eq=False)
+class Trend:
+  """A line between two columns of a zoo.
+
+  Attributes:
+    x, y: names of the columns.
+    kind: Acc-Acc, Rob-Rob, Acc-Rob or Rob-Acc; empty for columns that are none of these.
+    line: through the models.
+    intervals: 95 % bootstrap intervals of slope, intercept, r2 and limit.
+    zoo: the models behind it; all of them, also those without both numbers.
+    group: which part of a larger zoo; empty for the whole.
+  """
+
+  x: str
+  y: str
+  kind: str
+  line: Line
+  intervals: dict[str, Interval]
+  zoo: Zoo
+  group: str = ""
+
+  @property
+  def limit(self) -> float | None:
+    """Returns the upper limit; None for axes of two kinds, and on the probit scale, where lines end at the top."""
+    return self.line.limit() if self.kind in ("", "Acc-Acc", "Rob-Rob") and self.line.scale == "raw" else None
+
+  def residuals(self) -> np.ndarray:
+    """Returns each model's points above the line: ER or AER; NaN where it is not valid."""
+    return effective_robustness(self.zoo.column(self.x), self.zoo.column(self.y), self.line)
+
+  def plain(self) -> dict[str, Any]:
+    """Returns the trend as flat JSON, one number or text per key."""
+    numbers = {name: getattr(self.line, name) for name in ("slope", "intercept", "r2")} | {"limit": self.limit}
+    ends = {f"{name}_{end}": getattr(self.intervals[name], end) for name in numbers for end in ("low", "high")}
+    if self.limit is None:
+      ends |= {"limit_low": None, "limit_high": None}
+    found = {"kind": self.kind, "x": self.x, "y": self.y, "group": self.group, "n": self.line.n, **numbers, **ends}
+    return {**found, "slope_error": self.line.slope_error, "scale": self.line.scale, **self.zoo.about()}
+
+
+def column_pairs(zoo: Zoo, x: str = "", y: str = "") -> list[tuple[str, str, str]]:
+  """Lists the pairs of columns that trends are about.
+
+  Args:
+    zoo: models.
+    x: a column, where the pairs are not those of OODRobustBench.
+    y: columns joined by commas.
+
+  Returns:
+    (kind, x, y), those of the same kind on both axes first.
+
+  Raises:
+    InputError: the zoo has no ID columns and nothing says which to take.
+
+  >>> from jaxrobust.analysis.zoo import make_zoo
+  >>> zoo = make_zoo({"model": ["a"], "ID accuracy": [90], "ID robustness": [50], "fog robustness": [20]})
+  >>> column_pairs(zoo)
+  [('Rob-Rob', 'ID robustness', 'fog robustness'), ('Acc-Rob', 'ID accuracy', 'fog robustness')]
+  """
+  if bool(x) != bool(y):
+    raise InputError("say both columns of a trend: --x=COLUMN --y=COLUMN")
+  if x:
+    for name in (x, *y.split(",")):
+      zoo.column(name)
+    return [("", _spelled(zoo, x), _spelled(zoo, name)) for name in y.split(",")]
+  kinds = ((ACCURACY, ACCURACY), (ROBUSTNESS, ROBUSTNESS), (ACCURACY, ROBUSTNESS), (ROBUSTNESS, ACCURACY))
+  found = [
+    (f"{SHORT[one]}-{SHORT[other]}", f"{ID} {one}", shift)
+    for one, other in kinds
+    if f"{ID} {one}" in zoo.columns
+    for shift in zoo.shifts(other)
+  ]
+  if not found:
+    known = ", ".join(zoo.columns) or "none"
+    raise InputError(f"no ID and OOD columns here; say --x=COLUMN --y=COLUMN, of the columns of numbers: {known}")
+  return found
+
+
+def _spelled(zoo: Zoo, name: str) -> str:
+  return next(known for known in zoo.columns if known.casefold() == name.strip().casefold())
+
+
+def fit_trends(
+  zoo: Zoo,
+  pairs: Sequence[tuple[str, str, str]],
+  scale: str = "raw",
+  top: float = 100.0,
+  group: str = "",
+  draws: int = DRAWS,
+  seed: int = 0,
+) -> tuple[list[Trend], list[str]]:
+  """Fits a line to every pair of columns, and again to every group of models.
+
+  Args:
+    zoo: models.
+    pairs: (kind, x, y), as `column_pairs` lists them.
+    scale: `raw` or `probit`.
+    top: the largest value of all columns, 100 for percentages.
+    group: a label to split the zoo by; empty for the whole alone.
+    draws: zoos to resample for the intervals.
+    seed: of the draws.
+
+  Returns:
+    Trends, those of the whole zoo first, and the reasons why others could not be fitted.
+
+  Raises:
+    InputError: no line could be fitted at all; the text is the first reason.
+  """
+  parts = {"": zoo} | (zoo.groups(group) if group else {})
+  trends, problems = [], []
+  for name, part in parts.items():
+    for kind, x, y in pairs:
+      horizontal, vertical = part.column(x), part.column(y)
+      try:
+        _check_range(top, {x: horizontal, y: vertical})
+        line = fit_line(horizontal, vertical, scale, top, (x, y))
+      except InputError as error:
+        problems.append(f"{group} {name}: {error}" if name else str(error))
+        continue
+      trends.append(Trend(x, y, kind, line, line_intervals(horizontal, vertical, line, draws, seed), part, name))
+  if not trends:
+    raise InputError(problems[0])
+  return trends, problems
+
+
+def _check_range(top: float, columns: dict[str, np.ndarray]) -> None:
+  for name, values in columns.items():
+    known = values[np.isfinite(values)]
+    if known.size and (known.min() < 0 or known.max() > top):
+      raise InputError(f"{name} ranges from {known.min():g} to {known.max():g}, not within 0 and {top:g}; see --top")
+
+
+def published_trends(zoo: Zoo, name: str) -> dict[str, np.ndarray]:
+  """Measures the effective robustness of a zoo's models from the lines of OODRobustBench's own zoo.
+
+  Args:
+    zoo: models with OOD_d or OOD_t columns.
+    name: `cifar10-linf` or `imagenet-linf`.
+
+  Returns:
+    Points above the line, by OOD column; the lines are reconstructed, see `effective.PUBLISHED_LINES`.
+  """
+  known = sorted({setting for setting, _ in PUBLISHED_LINES})
+  if name not in known:
+    raise unknown_name("published line", name, known)
+  found = {}
+  for (setting, column), line in PUBLISHED_LINES.items():
+    if setting == name and column in zoo.columns:
+      found[column] = effective_robustness(zoo.column(f"{ID} {column.split()[-1]}"), zoo.column(column), line)
+  if not found:
+    raise InputError("the published lines are about OOD_d and OOD_t columns, which this table does not have")
+  return found
+
+
+def drops(zoo: Zoo, pairs: Sequence[tuple[str, str, str]]) -> dict[str, np.ndarray]:
+  """Computes what models lose from x to y, for pairs of one kind on both axes and those chosen by hand."""
+  return {y: degradation(zoo.column(x), zoo.column(y)) for kind, x, y in pairs if kind in ("", "Acc-Acc", "Rob-Rob")}
+
+
+def rank_columns(zoo: Zoo, pairs: Sequence[tuple[str, str, str]]) -> tuple[str, str, np.ndarray, np.ndarray]:
+  """Chooses what models are ranked by: ID robustness and OOD = (OOD_d + OOD_t) / 2, or the first pair of columns.
+
+  Returns:
+    (name of x, name of y, x, y).
+  """
+  rob, names = f"{ID} {ROBUSTNESS}", [y for _, _, y in pairs]
+  whole, parts = f"OOD {ROBUSTNESS}", [f"OOD_d {ROBUSTNESS}", f"OOD_t {ROBUSTNESS}"]
+  if rob in zoo.columns and whole in names:
+    return rob, whole, zoo.column(rob), zoo.column(whole)
+  if rob in zoo.columns and all(part in names for part in parts):
+    return rob, whole, zoo.column(rob), np.mean([zoo.column(part) for part in parts], axis=0)
+  _, x, y = next((pair for pair in pairs if pair[0] == "Rob-Rob"), pairs[0])
+  return x, y, zoo.column(x), zoo.column(y)

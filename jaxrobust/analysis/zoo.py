@@ -1,0 +1,224 @@
+"""A table of models: what trends, ranks and correlations are computed from.
+
+Columns of numbers have one entry per model and NaN where there is none; columns of text are labels to group and filter
+by. Accuracies are percentages. The columns that stand for something are called
+
+  ID accuracy, ID robustness                    without a shift
+  SHIFT accuracy, SHIFT robustness              under one: OOD_d, OOD_t, fog, cifar10.1-v6, …
+
+and the leaderboards of OODRobustBench, which use other words, are read as these.
+"""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import hashlib
+import io
+import numbers
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxrobust.core.errors import InputError, StorageError
+from jaxrobust.core.registry import unknown_name
+
+ID = "ID"
+ACCURACY, ROBUSTNESS = "accuracy", "robustness"
+
+# The words of https://oodrobustbench.github.io, and ours.
+HEADERS = {
+  "ID clean acc.": "ID accuracy",
+  "ID robust acc.": "ID robustness",
+  "OOD robust acc.": "OOD robustness",
+  "OOD-D clean acc.": "OOD_d accuracy",
+  "OOD-D robust acc.": "OOD_d robustness",
+  "OOD-T robust acc.": "OOD_t robustness",
+}
+# Columns that may hold the names of models, best first.
+NAMES = ("model", "name", "method", "id")
+_GAPS = {"", "-", "–", "—", "nan", "na", "n/a", "none", "null"}
+
+
+@dataclass(frozen=True, eq=False)
+class Zoo:
+  """Models and what is known of them.
+
+  Attributes:
+    models: names, all different.
+    columns: numbers by column.
+    labels: texts by column, "" where there is none.
+    source: where the table came from.
+    date: of the table; a trend is as old as its zoo.
+    filters: that led to these models, in words.
+    notes: what a reader of the numbers must know.
+  """
+
+  models: tuple[str, ...]
+  columns: Mapping[str, np.ndarray]
+  labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+  source: str = ""
+  date: str = ""
+  filters: tuple[str, ...] = ()
+  notes: tuple[str, ...] = ()
+
+  def __len__(self) -> int:
+    return len(self.models)
+
+  def column(self, name: str) -> np.ndarray:
+    """Returns a column of numbers, whatever the case of its name."""
+    for known, values in self.columns.items():
+      if known.casefold() == name.strip().casefold():
+        return values
+    raise unknown_name("column of numbers", name, list(self.columns))
+
+  def label(self, name: str) -> tuple[str, ...]:
+    """Returns a column of labels, whatever the case of its name."""
+    for known, values in self.labels.items():
+      if known.casefold() == name.strip().casefold():
+        return values
+    raise unknown_name("label", name, list(self.labels))
+
+  def take(self, flags: np.ndarray, why: str = "") -> Zoo:
+    """Returns the zoo of some of the models, and remembers why."""
+    rows = np.flatnonzero(flags)
+    pick = lambda values: tuple(values[row] for row in rows)
+    return replace(
+      self,
+      models=pick(self.models),
+      columns={name: values[rows] for name, values in self.columns.items()},
+      labels={name: pick(values) for name, values in self.labels.items()},
+      filters=(*self.filters, why) if why else self.filters,
+    )
+
+  def groups(self, label: str) -> dict[str, Zoo]:
+    """Splits the zoo by a label, in the order of its values; models without the label are a group called "unknown"."""
+    values = np.array([value or "unknown" for value in self.label(label)], object)
+    return {str(value): self.take(values == value) for value in sorted(set(values))}
+
+  def shifts(self, kind: str) -> list[str]:
+    """Lists the columns of one kind, `accuracy` or `robustness`, that are under a shift."""
+    return [name for name in self.columns if name.endswith(f" {kind}") and name != f"{ID} {kind}"]
+
+  def about(self) -> dict[str, Any]:
+    """Returns what must stand beside every number that is made from this zoo."""
+    return {"zoo": self.source, "date": self.date, "models": len(self), "filter": ", ".join(self.filters)}
+
+
+def make_zoo(table: Mapping[str, Sequence[Any]], source: str = "", date: str = "") -> Zoo:
+  """Makes a zoo of columns of anything: numbers, percentages as text ("69.50%"), other text, and gaps.
+
+  A column is one of numbers where every entry is a number or a gap. Models of one name are told apart by their
+  architecture, where the table has it, and then by a count.
+
+  Args:
+    table: columns by name, all of the same length.
+    source: where the table came from.
+    date: of the table.
+
+  Returns:
+    The zoo.
+
+  Raises:
+    InputError: there are no rows, or columns of different lengths.
+
+  >>> zoo = make_zoo({"Method": ["AT", "AT"], "Arch.": ["R18", "R50"], "ID robust acc.": ["50.10%", "-"]})
+  >>> zoo.models, zoo.columns["ID robustness"].tolist(), zoo.labels["arch"]
+  (('AT, R18', 'AT, R50'), [50.1, nan], ('R18', 'R50'))
+  """
+  sizes = {len(values) for values in table.values()}
+  if len(sizes) != 1 or not sizes - {0}:
+    raise InputError(f"a table of models needs rows, and columns of one length; got lengths {sorted(sizes)}")
+  columns: dict[str, np.ndarray] = {}
+  labels: dict[str, tuple[str, ...]] = {}
+  for header, values in table.items():
+    found = [_number(value) for value in values]
+    known = [value for value in found if value is not None]
+    if len(known) == len(found) and np.isfinite(known).any():
+      columns[HEADERS.get(header.strip(), header.strip())] = np.array(known, np.float64)
+    else:
+      labels[header.strip().rstrip(".").lower()] = tuple("" if _gap(value) else str(value).strip() for value in values)
+  return Zoo(_unique(labels, sizes.pop()), columns, labels, source, date)
+
+
+def read_csv(path: str | os.PathLike, date: str = "") -> Zoo:
+  """Reads a zoo from a CSV file with a header, such as a downloaded leaderboard.
+
+  Args:
+    path: of the file.
+    date: of the table; the day the file was last changed where none is given.
+
+  Returns:
+    The zoo; its source is the file's name and the first digits of its SHA-256.
+  """
+  path = Path(path)
+  try:
+    raw, changed = path.read_bytes(), path.stat().st_mtime
+  except OSError as error:
+    raise StorageError(f"cannot read {path}: {error.strerror or error}") from None
+  try:
+    rows = list(csv.reader(io.StringIO(raw.decode("utf-8-sig"), newline="")))
+  except (UnicodeDecodeError, csv.Error) as error:
+    raise InputError(f"{path} is no CSV file: {error}") from None
+  rows = [row for row in rows if row]
+  if len(rows) < 2:
+    raise InputError(f"{path} holds no models: a header and at least one row are needed")
+  head = [name.strip() for name in rows[0]]
+  twice = [name for name, count in Counter(head).items() if count > 1]
+  if twice:
+    raise InputError(f"{path} has two columns called {twice[0]!r}")
+  for number, row in enumerate(rows, 1):
+    if len(row) != len(head):
+      raise InputError(f"{path}: row {number} has {len(row)} entries where the header has {len(head)}")
+  table = dict(zip(head, zip(*rows[1:], strict=True), strict=True))
+  day = date or datetime.datetime.fromtimestamp(changed, datetime.UTC).date().isoformat()
+  return make_zoo(table, f"{path.name} (sha256 {hashlib.sha256(raw).hexdigest()[:12]})", day)
+
+
+def read_frame(frame: Any, source: str = "a data frame", date: str = "") -> Zoo:
+  """Makes a zoo of a pandas data frame; its index is not looked at.
+
+  >>> import pandas
+  >>> read_frame(pandas.DataFrame({"model": ["a", "b"], "params": [10, 20]})).columns["params"].tolist()
+  [10.0, 20.0]
+  """
+  return make_zoo({str(name): frame[name].tolist() for name in frame.columns}, source, date)
+
+
+def _gap(value: Any) -> bool:
+  return value is None or value != value or (isinstance(value, str) and value.strip().lower() in _GAPS)
+
+
+def _number(value: Any) -> float | None:
+  """Reads a number, NaN for a gap; None where it is something else."""
+  if _gap(value):
+    return float("nan")
+  if isinstance(value, numbers.Real) and not isinstance(value, bool | np.bool_):
+    return float(value)
+  try:
+    return float(value.strip().removesuffix("%")) if isinstance(value, str) else None
+  except ValueError:
+    return None
+
+
+def _unique(labels: Mapping[str, tuple[str, ...]], size: int) -> tuple[str, ...]:
+  """Names every model differently."""
+  column = next((name for name in NAMES if name in labels), next(iter(labels), None))
+  names = list(labels[column]) if column is not None else [""] * size
+  arch = labels.get("arch", ("",) * size)
+  for more in (arch, None):
+    counts, seen = Counter(names), Counter[str]()
+    for row, name in enumerate(list(names)):
+      seen[name] += 1
+      if name and counts[name] == 1:
+        continue
+      if more is None:
+        names[row] = f"{name} #{seen[name]}".strip()
+      elif more[row] and name:
+        names[row] = f"{name}, {more[row]}"
+  return tuple(names)

@@ -1,0 +1,160 @@
+"""`jaxrobust trends board.csv --filter 'acc+rob>=110'`, or `--root results`: what a zoo of models says about shifts."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from ml_collections import ConfigDict
+from rich.console import Console
+from rich.table import Table
+
+from jaxrobust.analysis.correlations import Correlations, correlation_matrix
+from jaxrobust.analysis.filters import apply_filter
+from jaxrobust.analysis.trends import Trend, column_pairs, drops, fit_trends
+from jaxrobust.analysis.zoo import Zoo, read_csv
+from jaxrobust.cli.configuration import parse
+from jaxrobust.core.errors import InputError
+from jaxrobust.core.registry import unknown_name
+from jaxrobust.report import trend_tables as tables
+
+DEFAULTS = {
+  "root": "",
+  "suite": "oodrb",
+  "data": "",
+  "attack": "",
+  "x": "",
+  "y": "",
+  "filter": "",
+  "group": "",
+  "scale": "raw",
+  "top": 100.0,
+  "show": "trends",
+  "line": "",
+  "correlate": "pearson",
+  "draws": 2000,
+  "seed": 0,
+  "date": "",
+  "json": False,
+  "out": "",
+  "plots": "auto",
+}
+USAGE = """[FILE.csv]: lines from ID performance to performance under shifts, with 95 % bootstrap intervals over models
+  jaxrobust trends board.csv --filter 'acc+rob>=110'      a leaderboard of OODRobustBench, or any table with a header
+  jaxrobust trends table.csv --x params --y robust        any two columns
+  jaxrobust trends --root results --group technique       the cells of a results folder"""
+SHOWS = ("trends", "effective", "degradation", "catastrophic", "ranks", "held-out", "correlations")
+# Columns that number the rows of a table and measure nothing.
+_NUMBERING = ("rank", "index", "#", "")
+
+
+def run(argv: list[str]) -> int:
+  words: list[str] = []
+  while len(words) < len(argv) and not argv[len(words)].startswith("--"):
+    words.append(argv[len(words)])
+  config = parse("trends", argv[len(words) :], DEFAULTS, USAGE)
+  _check(words, config)
+  zoo = apply_filter(_read(words, config), config.filter)
+  if config.show == "correlations" and not config.out:
+    _print(tables.correlation_sheet(zoo, _correlate(zoo, config)), config.json)
+    return 0
+  pairs = column_pairs(zoo, config.x, config.y)
+  trends, problems = fit_trends(zoo, pairs, config.scale, config.top, config.group, config.draws, config.seed)
+  for problem in (*zoo.notes, *problems):
+    print(f"finding: {problem}", file=sys.stderr)
+  sheet = _sheet(config.show, zoo, trends, pairs, config)
+  if config.out:  # First: whoever reads the table may stop reading.
+    _write(zoo, trends, pairs, config)
+  _print(sheet, config.json)
+  return 0
+
+
+def _check(words: list[str], config: ConfigDict) -> None:
+  if len(words) > 1:
+    raise InputError(f"unexpected argument {words[1]!r}; one table at a time")
+  if bool(words) == bool(config.root):
+    raise InputError("say which models: jaxrobust trends FILE.csv, or jaxrobust trends --root=RESULTS")
+  for name, known in (("suite", ("oodrb",)), ("show", SHOWS), ("plots", ("auto", "yes", "no"))):
+    if config[name] not in known:
+      raise unknown_name(f"value of --{name}", config[name], list(known))
+  if config.show == "held-out" and not config.group:
+    raise InputError(
+      "held-out predicts each group from the others: say which label groups models, as --group=technique"
+    )
+  if config.draws < 1:
+    raise InputError(f"draws must be at least 1, got {config.draws}")
+  if not config.top > 0:
+    raise InputError(f"top must be more than 0, got {config.top:g}")
+
+
+def _read(words: list[str], config: ConfigDict) -> Zoo:
+  if words:
+    return read_csv(words[0], config.date)
+  from jaxrobust.analysis.zoo_cells import read_cells
+  from jaxrobust.analysis.zoo_metrics import add_metrics
+
+  return add_metrics(read_cells(config.root, config.data, config.attack, config.date), config.root)
+
+
+def _correlate(zoo: Zoo, config: ConfigDict) -> Correlations:
+  wanted = [name for name in (config.x, *config.y.split(",")) if name]
+  known = [name for name in zoo.columns if name.lower() not in _NUMBERING]
+  columns = {name: zoo.column(name) for name in wanted or known}
+  return correlation_matrix(columns, config.correlate, config.draws, config.seed)
+
+
+def _sheet(
+  name: str, zoo: Zoo, trends: list[Trend], pairs: list[tuple[str, str, str]], config: ConfigDict
+) -> tables.Sheet:
+  """Makes one of the tables."""
+  if name == "effective":
+    return tables.effective_sheet(zoo, trends, config.line)
+  if name == "degradation":
+    return tables.degradation_sheet(zoo, pairs)
+  if name == "catastrophic":
+    return tables.catastrophe_sheet(zoo, pairs)
+  if name == "ranks":
+    return tables.rank_sheet(zoo, pairs, config.draws, config.seed)
+  if name == "held-out":
+    return tables.held_out_sheet(zoo, trends, config.group)
+  if name == "correlations":
+    return tables.correlation_sheet(zoo, _correlate(zoo, config))
+  return tables.trend_sheet(zoo, trends)
+
+
+def _write(zoo: Zoo, trends: list[Trend], pairs: list[tuple[str, str, str]], config: ConfigDict) -> None:
+  """Writes all tables, and plots where they can be drawn."""
+  out = Path(config.out)
+  names = [name for name in SHOWS if name != "held-out" or config.group]
+  files = tables.write_sheets([_sheet(name, zoo, trends, pairs, config) for name in names], out)
+  there = importlib.util.find_spec("matplotlib") is not None
+  drawn: Any = 0
+  if config.plots == "yes" or (config.plots == "auto" and there):
+    from jaxrobust.report.trend_plots import write_trend_plots
+
+    drawn = write_trend_plots(zoo, trends, drops(zoo, pairs), _correlate(zoo, config), out)
+  print(f"{len(files)} tables and {drawn} plots in {out}", file=sys.stderr)
+  if config.plots == "auto" and not there:
+    print("no plots: they need matplotlib (pip install 'jaxrobust[report]')", file=sys.stderr)
+
+
+def _print(sheet: tables.Sheet, as_json: bool) -> None:
+  if as_json:
+    for row in tables.as_json(sheet):
+      print(json.dumps(row, ensure_ascii=False))
+    return
+  table = Table(title=sheet.title)
+  for column in sheet.shown:
+    numbers = bool(sheet.rows) and not isinstance(sheet.rows[0][column], str)
+    table.add_column(column, justify="right" if numbers else "left", overflow="fold")
+  for texts in tables.texts(sheet):
+    table.add_row(*texts)
+  if not sheet.rows:
+    print(f"{sheet.title}: none")
+    return
+  # Without a terminal, as wide as it takes: a table in a log file must not be cut.
+  console = Console()
+  Console(width=None if console.is_terminal else 200, markup=False).print(table)

@@ -1,0 +1,102 @@
+"""Budgets, kept exactly as written, and the one tolerance with which a perturbation counts as inside one. No JAX here.
+
+`8/255` and `0.031` are different budgets, and papers mix them up, so a budget is
+stored as the text it was given in and turned into a float only when it is used.
+
+Example:
+  >>> eps = Budget.parse("8/255")
+  >>> eps.text, round(eps.value, 5)
+  ('8/255', 0.03137)
+  >>> Budget.parse(0.5).text, round(Budget.parse("0.5/255").value, 5)
+  ('0.5', 0.00196)
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from jaxrobust.core.errors import InputError
+from jaxrobust.core.registry import unknown_name
+
+# The one tolerance with which a perturbation counts as inside its ball: x + eps is rounded to
+# float32 (an absolute error of up to 6e-8 on [0, 1]) and norms are float32 sums.
+BALL_RTOL = 1e-5
+BALL_ATOL = 1e-7
+
+# No two images of a sensible size are this far apart in any norm.
+LARGEST_BUDGET = 1e12
+
+
+def rounding_tolerance(norm: str, size: int) -> float:
+  """Returns how much rounding an image of `size` float32 pixels can add to the norm of a perturbation."""
+  return BALL_ATOL * {"linf": 1.0, "l2": size**0.5, "l1": float(size)}[norm]
+
+
+def inside(distance: Any, eps: Any, atol: float = BALL_ATOL) -> Any:
+  """Returns whether a distance counts as within the budget; for scalars, NumPy and JAX arrays.
+
+  >>> inside(8 / 255 + 1e-8, 8 / 255), inside(0.04, 8 / 255)
+  (True, False)
+  """
+  return distance <= eps * (1 + BALL_RTOL) + atol
+
+
+NORMS = ("l1", "l2", "linf")
+
+
+@dataclass(frozen=True)
+class Budget:
+  """A perturbation size, exactly as written."""
+
+  text: str
+
+  @property
+  def value(self) -> float:
+    return float(_fraction(self.text))
+
+  @classmethod
+  def parse(cls, eps: str | float | Fraction | Budget) -> Budget:
+    """Reads `"8/255"`, `"0.5"`, numbers and fractions; raises InputError for what is not a size."""
+    if isinstance(eps, Budget):
+      return eps
+    # repr of a Python float is the shortest text that reads back as the same number.
+    text = eps.strip().replace(" ", "") if isinstance(eps, str) else _number_text(eps)
+    try:
+      value = _fraction(text)
+    except (ValueError, ZeroDivisionError):
+      raise InputError(f"eps {eps!r} is not a number or a fraction such as 8/255") from None
+    if value < 0:
+      raise InputError(f"eps {text} is negative; a budget is at least 0")
+    if value > LARGEST_BUDGET:
+      raise InputError(f"eps {text} is larger than any distance between images; minimal attacks take no eps at all")
+    return cls(text)
+
+
+def _fraction(text: str) -> Fraction:
+  """`8/255`, `0.5/255` and `1e-3` alike; Fraction itself takes no decimals in a ratio."""
+  parts = text.split("/")
+  if len(parts) > 2:
+    raise ValueError(text)
+  return Fraction(parts[0]) / Fraction(parts[1]) if len(parts) == 2 else Fraction(text)
+
+
+def _number_text(eps: float | Fraction) -> str:
+  if isinstance(eps, (int, Fraction)):
+    return str(eps)
+  try:
+    value = float(eps)
+  except (TypeError, ValueError):
+    raise InputError(f"eps {eps!r} is not a number or a fraction such as 8/255") from None
+  if not math.isfinite(value):
+    raise InputError(f"eps {value} is not a finite number; minimal attacks take no eps at all")
+  return repr(value)
+
+
+def check_norm(norm: str, allowed: tuple[str, ...] = NORMS) -> str:
+  """Returns `norm` if it is one of `allowed`, and names the nearest ones if not."""
+  if norm not in allowed:
+    raise unknown_name("norm", str(norm), list(allowed))
+  return norm

@@ -1,0 +1,73 @@
+"""Jobs that attack: a schedule of attacks on the examples of a data set, or none for the clean accuracy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from jaxrobust.engine.api import search_eps
+from jaxrobust.engine.example import Examples, Verdict
+from jaxrobust.engine.scheduler import Engine
+from jaxrobust.engine.starts import POOL
+from jaxrobust.engine.verdicts import VerdictArrays
+from jaxrobust.evaluation.gallery import Gallery
+from jaxrobust.evaluation.job import Arrays, Job, ShareSource
+from jaxrobust.evaluation.verdicts import cell_arrays
+
+
+class AttackRun:
+  """Runs a schedule of attacks on the examples at some positions."""
+
+  def __init__(self, job: Job, positions: np.ndarray):
+    options, entry, shape = job.options, job.entry, job.image_shape()
+    data = job.context.keep(job.data)
+    eps = None if entry.eps is None else entry.eps.value
+    self.verdicts = VerdictArrays(len(positions), eps, len(entry.strengths), job.classes)
+    self.gallery = Gallery(options.save_images, self.verdicts.eps)
+    self.job = job
+    self.engine = Engine(
+      job.classifier,
+      entry.schedule,
+      ShareSource(data, positions, shape, options.seed if entry.targeted else None),
+      eps=search_eps(entry.schedule, eps),
+      seed=options.seed,
+      targeted=entry.targeted,
+      samples=options.samples,
+      verdict_samples=options.verdict_samples,
+      options=options.engine,
+      clean=job.context.clean(job.data, str(options)),
+      wants_image=self.gallery.wants if options.save_images else None,
+      budgets=[budget.value for budget in entry.strengths],
+      start_pool=_start_pool(job, shape),
+    )
+
+  @property
+  def state(self) -> Arrays:
+    return self.verdicts.state() | self.gallery.arrays()
+
+  def record(self, verdicts: list[Verdict]) -> None:
+    """Writes verdicts down, and keeps some images."""
+    self.gallery.record(verdicts)
+    self.verdicts.record(verdicts)
+
+  def restore(self, arrays: Arrays) -> None:
+    """Takes over the arrays of a snapshot."""
+    self.verdicts.restore(arrays)
+    self.gallery.restore(arrays)
+
+  def finish(self, path: Path, positions: np.ndarray) -> list[Arrays]:
+    """Saves the images that were kept beside the cell, and returns the cell's arrays."""
+    rows, entry = self.gallery.positions, self.job.entry
+    if len(rows):
+      about = {name: self.verdicts[name][rows] for name in ("label", "prediction")}
+      self.gallery.save(path, self.job.data.take(positions[rows])[0], **about, index=positions[rows])
+    return [cell_arrays(self.verdicts, entry.schedule.minimal, [budget.text for budget in entry.strengths])]
+
+
+def _start_pool(job: Job, shape: tuple[int, int, int]) -> Examples | None:
+  """Returns the first examples of the whole data set, for attacks that need a starting point."""
+  if not any(stage.needs_start for stage in job.entry.schedule.stages):
+    return None
+  first = np.arange(min(POOL, len(job.data)))
+  return ShareSource(job.data, first, shape).take(first)

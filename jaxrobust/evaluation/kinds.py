@@ -1,0 +1,83 @@
+"""The kinds of job, and the one place where a job gets its kind.
+
+  attack    a schedule of attacks on a classifier, or none for its clean accuracy
+  sequence  the frames of perturbation sequences, none of them attacked
+  transfer  images made against one classifier, shown to others (`transfer`)
+All share the runner: devices, shards, resume, stopping, verification and progress.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from jaxrobust.core.classifier import Classifier
+from jaxrobust.core.errors import InputError
+from jaxrobust.data.source import DataSource
+from jaxrobust.engine.api import fit_schedule
+from jaxrobust.engine.scheduler import SAMPLES
+from jaxrobust.engine.workload import passes_to_the_end
+from jaxrobust.evaluation.attack_job import AttackRun
+from jaxrobust.evaluation.context import ModelContext, condition_of
+from jaxrobust.evaluation.job import Job, JobKind, RunOptions
+from jaxrobust.evaluation.sequence_job import SequenceRun
+from jaxrobust.evaluation.sequences import PerturbedSource
+from jaxrobust.evaluation.suites.entry import SuiteEntry, schedule_config, threat_config
+from jaxrobust.evaluation.suites.suite import Part
+from jaxrobust.evaluation.targets import among
+from jaxrobust.results import Cell
+
+ATTACK = JobKind(AttackRun, lambda job: 1 + passes_to_the_end(job.entry.schedule)[0])
+SEQUENCE = JobKind(SequenceRun, SequenceRun.passes, attacks=False)
+
+
+def make_job(
+  context: ModelContext | Classifier, model: str, data: DataSource, entry: SuiteEntry, root: str | Path,
+  options: RunOptions, part: Part | None = None,
+) -> Job:  # fmt: skip
+  """Returns the job of an entry, with the configuration that decides its verdicts."""
+  context = ModelContext(context) if isinstance(context, Classifier) else context
+  kind = SEQUENCE if isinstance(data, PerturbedSource) else ATTACK
+  classifier = context.classifier
+  if entry.first is not None and entry.first < len(data):
+    data = data.subset(entry.first)
+  _check_classes(data, classifier.num_classes)
+  if entry.targeted and kind.attacks:
+    data = among(data, classifier.num_classes)
+  fitted = replace(entry, schedule=fit_schedule(entry.schedule, classifier.num_classes, entry.targeted))
+  cell = Cell(
+    model=model,
+    data=data.name,
+    condition=condition_of(data),
+    attack=entry.attack,
+    eps=None if entry.eps is None else entry.eps.text,
+    n=len(data),
+    seed=options.seed,
+  )
+  config: dict[str, Any] = {
+    "attack": schedule_config(fitted.schedule),
+    "threat": threat_config(fitted.schedule) if kind.attacks else None,
+    "model_fingerprint": context.fingerprint,
+    "data_fingerprint": data.fingerprint(),
+    "precision": options.precision,
+    "samples": _samples(options) if classifier.randomised else 1,
+  }
+  if entry.targeted:
+    config["targets"] = "random"
+  return Job(kind, context, data, fitted, cell, config, Path(root), options, fitted != entry, part)
+
+
+def _samples(options: RunOptions) -> int | list[int | None]:
+  """Returns passes per query and per verdict, as one number where both are the usual one."""
+  usual = options.samples in (None, SAMPLES) and options.verdict_samples == SAMPLES
+  return SAMPLES if usual else [options.samples, options.verdict_samples]
+
+
+def _check_classes(data: DataSource, classes: int) -> None:
+  """Rejects data of more classes than the classifier has; fewer are fine, because they may be some of the same."""
+  if data.num_classes > classes:
+    raise InputError(
+      f"{data.name} has {data.num_classes} classes, labels 0 to {data.num_classes - 1};"
+      f" the classifier has {classes}, 0 to {classes - 1}"
+    )

@@ -1,0 +1,108 @@
+"""The numbers of a study, with and without a technique, read from its cells.
+
+A study that was stopped, or whose networks were trained elsewhere, shows what there is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxrobust.core.errors import InputError
+from jaxrobust.core.files import atomic_write
+from jaxrobust.evaluation.studies.evaluator import RESULTS_FOLDER, EvalSpec
+from jaxrobust.evaluation.studies.runs import MODELS_FOLDER
+from jaxrobust.results import Result, load_results
+from jaxrobust.results.cell import safe_name
+from jaxrobust.training.logs import read_log
+
+METRICS = ("clean", "pgd-20", "mm5", "corruptions")
+STUDY_FILE = "study.json"
+
+
+def save_index(out: str | Path, study: str, spec: EvalSpec, runs: Sequence[Mapping[str, Any]]) -> None:
+  """Stores what the study consists of: name, group and opponent of each run, for tables made later."""
+  document = {"study": study, "judging": dataclasses.asdict(spec), "runs": [dict(run) for run in runs]}
+  atomic_write(Path(out) / STUDY_FILE, json.dumps(document, indent=2) + "\n")
+
+
+def read_index(out: str | Path) -> dict[str, Any]:
+  """Reads the index of a study's folder."""
+  path = Path(out) / STUDY_FILE
+  try:
+    return json.loads(path.read_text())
+  except FileNotFoundError:
+    raise InputError(f"{out} holds no study: there is no {STUDY_FILE}") from None
+
+
+def network_metrics(results: Sequence[Result], conditions: int) -> dict[str, float]:
+  """Returns the metrics of one network from its cells; what is not complete is left out."""
+  found: dict[str, float] = {}
+  noisy = []
+  for result in results:
+    accuracy = float(result.summary["robust_accuracy"])
+    if result.cell.condition != "clean":
+      noisy.append(accuracy)
+    elif result.cell.attack == "none":
+      found["clean"] = accuracy
+    else:
+      found["pgd-20" if "pgd-20" in result.cell.attack else "mm5"] = accuracy
+  if conditions and len(noisy) == conditions:
+    found["corruptions"] = float(np.mean(noisy))
+  return found
+
+
+def _cells_of(name: str, root: Path) -> list[Result]:
+  """Reads the cells of one network."""
+  folder = root / safe_name(name)
+  return list(load_results(folder, on_error=print)) if folder.is_dir() else []
+
+
+def study_rows(out: str | Path, known: dict[str, dict[str, float]] | None = None) -> list[dict[str, Any]]:
+  """Returns a row per group: mean and standard deviation of each metric over its runs, and the gain over its opponent.
+
+  `known` remembers the metrics of networks with all their cells, so that these are read once when it is passed again.
+  """
+  index, root = read_index(out), Path(out) / RESULTS_FOLDER
+  spec = index["judging"]
+  conditions = len(spec["corruptions"]) * len(spec["severities"])
+  known = {} if known is None else known
+  groups: dict[str, dict[str, Any]] = {}
+  for run in index["runs"]:
+    if run["judged"]:
+      group = groups.setdefault(run["group"], {"group": run["group"], "against": run["against"], "runs": []})
+      seconds = sum(
+        entry.get("seconds", 0.0) for entry in read_log(Path(out) / MODELS_FOLDER / run["name"] / "train.jsonl")
+      )
+      metrics = known.get(run["name"]) or network_metrics(_cells_of(run["name"], root), conditions)
+      if len(metrics) == len(METRICS) - (not conditions):
+        known[run["name"]] = metrics
+      if metrics:
+        group["runs"].append({**metrics, "seconds": seconds})
+  for group in groups.values():
+    group["metrics"] = {name: _spread([run[name] for run in group["runs"] if name in run]) for name in METRICS}
+    group["seconds"] = _spread([run["seconds"] for run in group["runs"]])
+  for group in groups.values():
+    other = groups.get(group["against"])
+    group["gain"] = {name: _gain(group["metrics"][name], other["metrics"][name] if other else None) for name in METRICS}
+  return list(groups.values())
+
+
+def _spread(values: Sequence[float]) -> tuple[float, float] | None:
+  """Returns mean and standard deviation (of a sample) of some runs.
+
+  >>> _spread([1.0, 3.0])
+  (2.0, 1.4142135623730951)
+  """
+  if not values:
+    return None
+  return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+
+
+def _gain(ours: tuple[float, float] | None, theirs: tuple[float, float] | None) -> float | None:
+  return None if ours is None or theirs is None else ours[0] - theirs[0]

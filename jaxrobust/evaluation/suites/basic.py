@@ -1,0 +1,45 @@
+"""Suites that are sets of attacks on whatever data is given: `clean`, `basic`, `main`, and RobustBench's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from jaxrobust.evaluation.suites.entry import attack_entry, clean_entry
+from jaxrobust.evaluation.suites.suite import SUITES, Setting, Suite, attack_set
+from jaxrobust.evaluation.suites.summary import attack_metrics
+
+
+@SUITES.register("clean")
+def clean(setting: Setting) -> Suite:
+  """Clean accuracy alone."""
+  return attack_set(setting, [clean_entry()])
+
+
+@SUITES.register("basic")
+def basic(setting: Setting) -> Suite:
+  """Clean accuracy, FGSM and PGD-20."""
+  norm, eps = setting.norm, setting.eps
+  entries = [clean_entry(), attack_entry("fgsm", eps, norm=norm), attack_entry("pgd", eps, norm=norm, num_steps=20)]
+  return attack_set(setting, entries)
+
+
+@SUITES.register("main")
+def main(setting: Setting) -> Suite:
+  """Clean accuracy, FGSM, PGD-20, MM5, and AutoAttack on the first 100 examples: the main job."""
+  norm, eps = setting.norm, setting.eps
+  entries = [
+    clean_entry(),
+    attack_entry("fgsm", eps, norm=norm),
+    attack_entry("pgd", eps, norm=norm, num_steps=20),
+    attack_entry("mm5", eps, norm=norm),
+    replace(attack_entry("autoattack", eps, norm=norm), first=100),
+  ]
+  return attack_set(setting, entries)
+
+
+@SUITES.register("robustbench")
+def robustbench(setting: Setting) -> Suite:
+  """Clean accuracy and AutoAttack standard."""
+  return attack_set(
+    setting, [clean_entry(), attack_entry("autoattack", setting.eps, norm=setting.norm)], attack_metrics
+  )

@@ -1,0 +1,120 @@
+"""The entries of a suite: schedules of attacks with budgets, each one cell per model, data set and condition."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any
+
+from jaxrobust.attacks.registry import ATTACKS, attack_config, attack_id, make_attack
+from jaxrobust.attacks.schedule import Cascade, CleanPass, Schedule, as_schedule
+from jaxrobust.core.budget import Budget
+from jaxrobust.core.errors import InputError
+
+
+@dataclass(frozen=True)
+class SuiteEntry:
+  """Asks for one evaluation: a schedule of attacks and its budget.
+
+  Attributes:
+    schedule: what each example goes through.
+    attack: its id, part of the cell's name ("none" for the clean accuracy).
+    eps: the budget; None for the clean pass and for minimal attacks.
+    first: how many examples at most, from the start of the data set; None for all.
+    targeted: whether each example has a random wrong class that counts as the only success.
+    matrices: whether confidence matrices are wanted for however many classes.
+    strengths: of minimal attacks, budgets for which it is kept at which step and query each was first reached.
+  """
+
+  schedule: Schedule
+  attack: str
+  eps: Budget | None
+  first: int | None = None
+  targeted: bool = False
+  matrices: bool = False
+  strengths: tuple[Budget, ...] = ()
+
+  @property
+  def title(self) -> str:
+    """Returns a short column header."""
+    budget = "" if self.eps is None else f"@{self.eps.text}"
+    name = "clean" if self.attack == "none" else self.attack + budget
+    return name if self.first is None else f"{name}, first {self.first}"
+
+
+def clean_entry() -> SuiteEntry:
+  """Asks for the accuracy without any attack."""
+  return SuiteEntry(CleanPass(), "none", None)
+
+
+def targeted(entry: SuiteEntry) -> SuiteEntry:
+  """Returns the same attack towards random wrong classes.
+
+  >>> targeted(attack_entry("bim", "8/255", num_steps=20)).title
+  'linf-bim-20,targeted@8/255'
+  """
+  return replace(entry, attack=f"{entry.attack},targeted", targeted=True)
+
+
+def attack_entry(
+  name: str, eps: str | float | Budget | None = None, *, restarts: int = 1, **parameters: Any
+) -> SuiteEntry:
+  """Returns an entry for a registered attack.
+
+  >>> attack_entry("pgd", "8/255", num_steps=20).title
+  'linf-pgd-20@8/255'
+  """
+  return entry_of(make_attack(name, **parameters), eps, restarts=restarts)
+
+
+def entry_of(attack: Any, eps: str | float | Budget | None = None, *, restarts: int = 1) -> SuiteEntry:
+  """Returns an entry for any attack or cascade value."""
+  schedule = as_schedule(attack, restarts)
+  if eps is None and not schedule.minimal:
+    raise InputError(f"attack {schedule_id(schedule)!r} works within a budget: set eps, for example 8/255")
+  return SuiteEntry(schedule, schedule_id(schedule), None if eps is None else Budget.parse(eps))
+
+
+def schedule_id(schedule: Schedule) -> str:
+  """Returns the id of a schedule: its own name if it has one, otherwise its attack's, with the number of restarts."""
+  name = schedule.name
+  if isinstance(schedule, Cascade) and name:
+    return f"{schedule.norm}-{name}" + ("" if _is_usual(schedule, name) else f"~{_digest(schedule)}")
+  attack = attack_id(schedule.stages[0].attack)
+  if name:
+    return f"{attack}-{name}"
+  return f"{attack}x{len(schedule.stages)}" if len(schedule.stages) > 1 else attack
+
+
+def _is_usual(schedule: Cascade, name: str) -> bool:
+  return name in ATTACKS and ATTACKS[name](norm=schedule.norm) == schedule
+
+
+def _digest(schedule: Schedule) -> str:
+  """Tells cascades of one name with other parameters apart."""
+  text = json.dumps(schedule_config(schedule), sort_keys=True, default=str)
+  return hashlib.sha256(text.encode()).hexdigest()[:6]
+
+
+def schedule_config(schedule: Schedule) -> list[dict[str, Any]]:
+  """Returns everything about a schedule that decides verdicts, as plain JSON."""
+  stages = [{"rank": stage.rank, "restart": stage.restart, **attack_config(stage.attack)} for stage in schedule.stages]
+  return stages if isinstance(schedule, Cascade) else [*_search_config(schedule), *stages]
+
+
+def threat_config(schedule: Schedule) -> dict[str, Any] | None:
+  """Returns what the threat of a schedule says of itself, which its stages share; None where nothing is attacked.
+
+  >>> threat_config(attack_entry("pgd", "0.5", norm="l2").schedule), threat_config(CleanPass())
+  ({'name': 'l2'}, None)
+  """
+  return schedule.stages[0].attack.threat.config() if schedule.stages else None
+
+
+def _search_config(schedule: Schedule) -> list[dict[str, Any]]:
+  """Returns the numbers of a rule that is more than its stages, such as a minimum-budget search."""
+  known: list[str] = [field.name for field in fields(schedule)] if is_dataclass(schedule) else []
+  numbers = {name: getattr(schedule, name) for name in known if isinstance(getattr(schedule, name), (int, float))}
+  # A clean pass has none but the flag that it is not minimal.
+  return [{"schedule": type(schedule).__name__, **numbers}] if set(numbers) - {"minimal"} else []

@@ -1,0 +1,102 @@
+"""The cells that answer a suite for one classifier, by what they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxrobust.evaluation.metrics.proportions import Proportion, proportion
+from jaxrobust.evaluation.suites.entry import SuiteEntry
+from jaxrobust.evaluation.suites.suite import Part, Suite
+from jaxrobust.results import Result
+from jaxrobust.results.cell import INDEX
+
+
+class SuiteCell(NamedTuple):
+  """Holds a result, and the place it has in its suite."""
+
+  part: Part
+  entry: SuiteEntry
+  result: Result
+
+  @property
+  def attacked(self) -> bool:
+    return self.entry.attack != "none"
+
+  @property
+  def accuracy(self) -> Proportion:
+    """Counts the examples right without and with the attack, if there is one."""
+    return proportion(self.result.examples["robust"])
+
+  @property
+  def robustness(self) -> Proportion:
+    """Counts those still right, of those right before the attack."""
+    correct = self.result.examples["correct"]
+    return proportion(self.result.examples["robust"][correct]) if correct.any() else Proportion(0.0, 0.0, 1.0, 0)
+
+
+@dataclass(frozen=True)
+class Report:
+  """Holds the results of one classifier, in the order of the suite.
+
+  Attributes:
+    cells: results with their places.
+    missing: data sets that could not be had -> how to get them.
+  """
+
+  model: str
+  suite: Suite
+  cells: tuple[SuiteCell, ...]
+  missing: Mapping[str, str] = field(default_factory=dict)
+
+  @property
+  def results(self) -> tuple[Result, ...]:
+    return tuple(cell.result for cell in self.cells)
+
+  @property
+  def titles(self) -> tuple[str, ...]:
+    """Names each cell by its entry, after data set and condition where they are not those of the whole evaluation."""
+    return tuple(self._title(cell.part, cell.entry) for cell in self.cells)
+
+  def _title(self, part: Part, entry: SuiteEntry) -> str:
+    if len(self.suite.parts) == 1:
+      return entry.title
+    where = [] if part.data == self.suite.setting.data else [part.data]
+    return " ".join([*where, *([] if part.condition == "none" else [part.condition]), entry.title])
+
+  @property
+  def whole(self) -> bool:
+    """Tells whether no cell is a shard: the last process to finish has them all."""
+    return not any(INDEX in result.examples for result in self.results)
+
+  def rows(self) -> list[dict[str, Any]]:
+    """Returns one plain row per cell."""
+    return [
+      {"model": self.model, "attack": title, **result.summary, "findings": list(result.findings)}
+      for title, result in zip(self.titles, self.results, strict=True)
+    ]
+
+  def accuracies(self) -> dict[str, float]:
+    """Returns the clean accuracy under "clean", robust accuracies under the titles of their cells."""
+    return {title: result.summary["robust_accuracy"] for title, result in zip(self.titles, self.results, strict=True)}
+
+  def group(self, name: str, attacked: bool | None = None) -> list[SuiteCell]:
+    """Returns the cells of a group; only those with, or without, an attack if asked for."""
+    return [cell for cell in self.cells if cell.part.group == name and attacked in (None, cell.attacked)]
+
+  def groups(self, prefix: str) -> Iterator[tuple[str, list[SuiteCell]]]:
+    """Returns (rest of the name, cells) of all groups whose names start so."""
+    names = dict.fromkeys(cell.part.group for cell in self.cells if cell.part.group.startswith(prefix))
+    return ((name.removeprefix(prefix), self.group(name)) for name in names)
+
+  def one(self, name: str, attacked: bool) -> SuiteCell | None:
+    """Returns the first cell of a group, or None."""
+    return next(iter(self.group(name, attacked)), None)
+
+
+def mean(cells: list[SuiteCell]) -> float | None:
+  """Returns the accuracy averaged over cells, each counting alike; None without any."""
+  return float(np.mean([cell.accuracy.value for cell in cells])) if cells else None

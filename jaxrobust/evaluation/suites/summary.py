@@ -1,0 +1,80 @@
+"""Sums up what a suite says of a classifier: the metrics of its paper, computed from cells alone.
+
+Proportions come with their Wilson interval and n. Averages over cells (R_c, OOD_d, …) are means of such proportions,
+each cell counting alike; they have no interval, because the cells share examples. `<out>/<model>/<suite>.summary.json`
+holds nothing that cannot be computed again from the cell files it lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxrobust.core.errors import InputError
+from jaxrobust.core.files import atomic_write
+from jaxrobust.evaluation.metrics.adversarial import worst_case
+from jaxrobust.evaluation.metrics.corruptions import corruption_robustness
+from jaxrobust.evaluation.metrics.curves import accuracy_vs_severity, area
+from jaxrobust.evaluation.metrics.proportions import proportion
+from jaxrobust.evaluation.suites.report import Report, SuiteCell
+from jaxrobust.evaluation.suites.shifted_datasets import CORRUPTIONS, corruption_of
+from jaxrobust.evaluation.suites.suite import Summary
+from jaxrobust.results.cell import safe_name
+from jaxrobust.results.plain import dumps, plain
+
+
+def summarize_suite(report: Report) -> Summary:
+  """Returns the metrics of an evaluation, as plain values."""
+  if not report.whole:
+    raise InputError("some cells are shards of other processes; the last one to finish has them all")
+  suite = report.suite
+  return {
+    "suite": suite.name + suite.setting.suffix,
+    "model": report.model,
+    "data": suite.setting.data,
+    "threat": {"norm": suite.setting.norm, "eps": suite.setting.eps.text},
+    **(suite.metrics or attack_metrics)(report),
+    "cells": sorted({str(cell.result.cell) for cell in report.cells}),
+    "missing": dict(report.missing),
+  }
+
+
+def write_summary(out: str | Path, report: Report, summary: Mapping[str, Any]) -> Path:
+  """Stores the summary of a suite beside the cells it was computed from."""
+  suite = report.suite
+  path = Path(out, safe_name(report.model), f"{suite.name}{suite.setting.suffix}.summary.json")
+  atomic_write(path, dumps(plain(summary, "summary", null_for_nan=True)))
+  return path
+
+
+def attack_metrics(report: Report) -> Summary:
+  """Returns the accuracy under each attack, and under all of those that share a budget's examples."""
+  attacked = [cell for cell in report.cells if cell.attacked and not cell.entry.targeted]
+  metrics = {cell.entry.title: cell.accuracy.plain() for cell in report.cells}
+  if len(attacked) > 1 and len({cell.result.cell.n for cell in attacked}) == 1:
+    metrics["worst case"] = proportion(worst_case([cell.result.examples["robust"] for cell in attacked])).plain()
+  return {"metrics": metrics}
+
+
+def corruption_metrics(cells: list[SuiteCell], reference: SuiteCell | None) -> Summary:
+  """Returns the accuracy under corruptions, by corruption and by severity, and 1 - mCE where AlexNet's errors apply."""
+  table: dict[str, dict[int, float]] = {}
+  for cell in cells:
+    name, severity = corruption_of(cell.part)
+    table.setdefault(name, {})[severity] = cell.accuracy.value
+  by_severity = {s: [row[s] for row in table.values() if s in row] for row in table.values() for s in row}
+  curve = accuracy_vs_severity(by_severity, None if reference is None else reference.accuracy.value)
+  found: Summary = {
+    "mean accuracy": float(np.mean([np.mean(list(row.values())) for row in table.values()])),
+    "by corruption": {name: float(np.mean(list(row.values()))) for name, row in table.items()},
+    "severity curve": curve.plain(),
+    "severity area": area(curve),
+  }
+  official = all(cell.part.data.startswith("imagenet-c:") for cell in cells)
+  if official and all(set(table.get(name, ())) == set(range(1, 6)) for name in CORRUPTIONS):
+    errors = {name: [1 - table[name][severity] for severity in range(1, 6)] for name in CORRUPTIONS}
+    found["1 - mCE"] = corruption_robustness(errors)
+  return found

@@ -1,0 +1,135 @@
+"""Vision transformers: ViT (arXiv:2010.11929), DeiT (arXiv:2012.12877) and the ConvStem variants of arXiv:2303.01870.
+
+Layer names and evaluation settings are timm's. The class token is read out after a last layer norm. Drop rates are
+zero unless asked for, as in timm. Dropout follows the ViT paper: after the position embedding and after every linear
+layer except those of queries, keys and values.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+from flax import linen as nn
+
+from jaxrobust.core.types import Array
+from jaxrobust.models.layers.attention import TransformerBlock, dense, depth_rates
+from jaxrobust.models.layers.basic import dropout, layer_norm
+from jaxrobust.models.layers.patches import ConvStem, Hide, PatchConv
+from jaxrobust.models.registry import (
+  IMAGENET_MEAN,
+  IMAGENET_STD,
+  INCEPTION_MEAN,
+  INCEPTION_STD,
+  MODELS,
+  ModelSpec,
+  cifar_spec,
+  imagenet_spec,
+)
+
+
+class ViT(nn.Module):
+  """Patches, a class token, pre-norm transformer blocks.
+
+  Attributes:
+    conv_stem: whether four strided convolutions replace the patch embedding (patches of 16 pixels then).
+    layer_scale: initial value of the learned factors on the branches (DeiT III); None has none.
+    embed_class: whether the class token gets a position embedding of its own.
+  """
+
+  patch_size: int
+  features: int
+  depth: int
+  num_heads: int
+  num_classes: int = 1000
+  conv_stem: bool = False
+  layer_scale: float | None = None
+  embed_class: bool = True
+  drop_rate: float = 0.0
+  drop_path_rate: float = 0.0
+
+  @nn.compact
+  def __call__(self, x: Array, train: bool = False, hide: Hide = jnp.add, tokens: bool = False) -> Array:
+    """Returns logits, or the normalized `tokens` of the last block, class token first; `hide` says what blocks see."""
+    if self.conv_stem:
+      x = ConvStem((48, 96, 192, 384), (2, 2, 2, 2), self.features, name="patch_embed.proj.stem")(x)
+    else:
+      x = PatchConv(self.features, self.patch_size, name="patch_embed.proj")(x)
+    x = x.reshape(x.shape[0], -1, self.features)
+    x = dropout(self._embed_position(x, hide), self.drop_rate, train)
+    for index, rate in enumerate(depth_rates(self.drop_path_rate, (self.depth,))[0]):
+      block = TransformerBlock(
+        self.num_heads, layer_scale=self.layer_scale, drop_rate=self.drop_rate, drop_path=rate, name=f"blocks_{index}"
+      )
+      x = block(x, train)
+    if tokens:
+      return layer_norm("norm")(x)
+    return dense(self.num_classes, "head")(layer_norm("norm")(x[:, 0]))
+
+  def _embed_position(self, x: Array, hide: Hide) -> Array:
+    token = self.param("cls_token", nn.initializers.normal(1e-6), (1, 1, self.features))
+    token = jnp.broadcast_to(token.astype(x.dtype), (x.shape[0], 1, self.features))
+    shape = (1, x.shape[1] + self.embed_class, self.features)
+    position = self.param("pos_embed", nn.initializers.normal(0.02), shape).astype(x.dtype)
+    if self.embed_class:
+      token, position = token + position[:, :1], position[:, 1:]
+    return jnp.concatenate([token, hide(x, position)], axis=1)
+
+
+# Features, depth, heads.
+_SIZES = {
+  "tiny": (192, 12, 3),
+  "small": (384, 12, 6),
+  "medium": (512, 12, 8),
+  "base": (768, 12, 12),
+  "large": (1024, 24, 16),
+}
+_imagenet = functools.partial(imagenet_spec, crop_fraction=0.9, interpolation="bicubic")
+
+
+def _build(size: str, patch_size: int, **options: Any) -> Callable[..., nn.Module]:
+  return functools.partial(ViT, patch_size, *_SIZES[size], **options)
+
+
+for _size, _patch in (("small", 16), ("base", 16), ("base", 32), ("large", 16)):
+  _name = f"vit_{_size}_patch{_patch}_224"
+  _text = f"ViT-{_size[0].upper()}/{_patch} (Dosovitskiy et al. 2021)"
+  MODELS.register(_name)(
+    _imagenet(_build(_size, _patch), _text, f"timm:{_name}", mean=INCEPTION_MEAN, std=INCEPTION_STD)
+  )
+
+for _size in ("tiny", "small", "base"):
+  _name = f"deit_{_size}_patch16_224"
+  MODELS.register(_name)(
+    _imagenet(_build(_size, 16), f"DeiT-{_size}, no distillation token (Touvron et al. 2021)", f"timm:{_name}")
+  )
+
+# The medium size builds on DeiT III. Of the published weights only the small ones expect normalized images.
+_CVST: dict[str, dict[str, Any]] = {"small": {}, "medium": {"layer_scale": 1e-6, "embed_class": False}, "base": {}}
+for _size, _options in _CVST.items():
+  _mean, _std = (IMAGENET_MEAN, IMAGENET_STD) if _size == "small" else ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
+  MODELS.register(f"vit_{_size}_patch16_224_cvst")(
+    imagenet_spec(
+      _build(_size, 16, conv_stem=True, **_options),
+      f"ViT-{_size[0].upper()} with a convolutional stem (Singh et al. 2023)",
+      mean=_mean,
+      std=_std,
+      interpolation="bicubic",
+    )
+  )
+
+MODELS.register("cifar-vit_base_patch4")(
+  cifar_spec(_build("base", 4), "ViT-B for 32 pixels, 4-pixel patches (OODRobustBench's CIFAR zoo)")
+)
+
+MODELS.register("vit-micro")(
+  ModelSpec(
+    functools.partial(ViT, patch_size=4, features=64, depth=2, num_heads=4),
+    (32, 32, 3),
+    INCEPTION_MEAN,
+    INCEPTION_STD,
+    "two small transformer blocks on 4-pixel patches, for the embedded digits and for tests",
+  )
+)

@@ -1,0 +1,199 @@
+"""The 15,625 cells of NAS-Bench-201: ids, strings, which are isomorphic, which edges are live, who is next to whom.
+
+Nothing here needs a data file: ids come from the authors' generator (`models.nas_bench_201.all_cells`). A cell is its
+id, or the tuple of its six operations by edge.
+
+  >>> len(representatives()), isomorph(3365)
+  (6466, 991)
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+import numpy as np
+
+from jaxrobust.core.errors import InputError
+from jaxrobust.models.families.nas_bench_201 import (
+  CONV1,
+  CONV3,
+  EDGES,
+  NONE,
+  OPERATIONS,
+  SKIP,
+  all_cells,
+  cell_string,
+  operations_of,
+)
+
+# Places of an operation in the enumeration that was shuffled into ids.
+_POWERS = len(OPERATIONS) ** np.arange(len(EDGES))[::-1]
+
+
+@functools.cache
+def _ids() -> np.ndarray:
+  """The id of each cell, by its place in the enumeration."""
+  ids = np.empty(len(all_cells()), np.int64)
+  ids[all_cells() @ _POWERS] = np.arange(len(ids))
+  return ids
+
+
+def id_of(operations: Sequence[int]) -> int:
+  """Finds the id of a cell.
+
+  >>> id_of((3, 3, 3, 1, 2, 3))
+  13714
+  """
+  if len(operations) != len(EDGES) or not all(0 <= operation < len(OPERATIONS) for operation in operations):
+    raise InputError(f"a cell has {len(EDGES)} operations from 0 to {len(OPERATIONS) - 1}, got {tuple(operations)}")
+  return int(_ids()[np.asarray(operations) @ _POWERS])
+
+
+def parse_string(text: str) -> tuple[int, ...]:
+  """Reads a cell as the benchmark writes it.
+
+  Args:
+    text: `|op~0|+|op~0|op~1|+|op~0|op~1|op~2|`.
+
+  Returns:
+    Its operations by edge.
+
+  >>> parse_string(cell_string((3, 0, 1, 1, 4, 2)))
+  (3, 0, 1, 1, 4, 2)
+  """
+  names = [part.partition("~")[0] for part in text.replace("+", "").split("|") if part]
+  if all(name in OPERATIONS for name in names) and len(names) == len(EDGES):
+    operations = tuple(OPERATIONS.index(name) for name in names)
+    if cell_string(operations) == text:
+      return operations
+  raise InputError(f"not a cell of NAS-Bench-201: {text!r}")
+
+
+def canonical(operations: Sequence[int], consider_zero: bool | None = True) -> str:
+  """Writes a cell so that isomorphic cells are written alike: the authors' `to_unique_str`.
+
+  Node 0 is "0". An in-edge is "#" if its operation is none or its source is exactly "#", the source itself if it is a
+  skip, else "(source)@operation"; a node is the sorted sum of its in-edges. This is not functional equivalence: "#+#"
+  is not taken for zero and nested sums are not flattened. The published data set is indexed by it, so it stays.
+
+  Args:
+    operations: by edge.
+    consider_zero: False leaves out the rule for none (12,751 classes), None also that for skips (15,625).
+
+  Returns:
+    The string of the output node.
+  """
+  nodes = ["0"]
+  for target in range(1, 4):
+    parts = []
+    for operation, (source, to) in zip(operations, EDGES, strict=True):
+      if to != target:
+        continue
+      if consider_zero and (operation == NONE or nodes[source] == "#"):
+        parts.append("#")
+      elif consider_zero is not None and operation == SKIP:
+        parts.append(nodes[source])
+      else:
+        parts.append(f"({nodes[source]})@{OPERATIONS[operation]}")
+    nodes.append("+".join(sorted(parts)))
+  return nodes[3]
+
+
+@functools.cache
+def isomorphs() -> np.ndarray:
+  """Lists for each id the smallest id of its class, the one that the robustness data set holds.
+
+  Returns:
+    (15625,) read-only array.
+  """
+  first: dict[str, int] = {}
+  table = np.array([first.setdefault(canonical(cell), uid) for uid, cell in enumerate(all_cells().tolist())])
+  table.flags.writeable = False
+  return table
+
+
+def isomorph(uid: int) -> int:
+  """Finds the representative of a cell: the smallest id of its class."""
+  operations_of(uid)  # Refuses what is no id.
+  return int(isomorphs()[uid])
+
+
+@functools.cache
+def representatives() -> np.ndarray:
+  """Lists the 6,466 ids that represent themselves."""
+  return np.flatnonzero(isomorphs() == np.arange(len(isomorphs())))
+
+
+def live_edges(operations: Sequence[int]) -> tuple[bool, ...]:
+  """Tells which edges lie on a path from input to output on which no operation is none.
+
+  >>> live_edges((3, 0, 3, 1, 0, 0))
+  (False, False, False, True, False, False)
+  """
+  reached, reaching = {0}, {3}
+  for operation, (source, target) in zip(operations, EDGES, strict=True):
+    if operation != NONE and source in reached:
+      reached.add(target)
+  for operation, (source, target) in zip(operations[::-1], EDGES[::-1], strict=True):
+    if operation != NONE and target in reaching:
+      reaching.add(source)
+  edges = zip(operations, EDGES, strict=True)
+  return tuple(operation != NONE and source in reached and target in reaching for operation, (source, target) in edges)
+
+
+def kernel_params(operations: Sequence[int], live_only: bool = True) -> int:
+  """Counts 1 for each 1×1 and 9 for each 3×3 convolution of a cell (arXiv:2306.06712, appendix B.2).
+
+  Args:
+    operations: by edge.
+    live_only: leave out convolutions that no path to the output uses; the paper's 408 cells with 18 are found only so.
+
+  Returns:
+    0 to 54.
+  """
+  sizes = {CONV1: 1, CONV3: 9}
+  live = live_edges(operations) if live_only else (True,) * len(EDGES)
+  return sum(sizes.get(operation, 0) for operation, used in zip(operations, live, strict=True) if used)
+
+
+def edit_distance(first: Sequence[int], second: Sequence[int]) -> int:
+  """Counts the edges on which two cells differ.
+
+  >>> edit_distance(operations_of(13714), operations_of(3456))
+  2
+  """
+  return sum(a != b for a, b in zip(first, second, strict=True))
+
+
+@functools.cache
+def neighbors() -> np.ndarray:
+  """Lists the 24 ids at edit distance 1 of every id, by edge and new operation.
+
+  Returns:
+    (15625, 24) read-only array.
+  """
+  codes = all_cells() @ _POWERS
+  columns = []
+  for edge, power in enumerate(_POWERS):
+    for shift in range(1, len(OPERATIONS)):
+      old = all_cells()[:, edge].astype(np.int64)
+      columns.append(_ids()[codes + ((old + shift) % len(OPERATIONS) - old) * power])
+  table = np.stack(columns, axis=1)
+  table.flags.writeable = False
+  return table
+
+
+@functools.cache
+def connected() -> np.ndarray:
+  """Tells which ids have an edge out of the input and one into the output: those that NASLib draws at random.
+
+  Returns:
+    (15625,) read-only flags.
+  """
+  used = all_cells() != NONE
+  leaves = [edge for edge, (source, _) in enumerate(EDGES) if source == 0]
+  enters = [edge for edge, (_, target) in enumerate(EDGES) if target == 3]
+  flags = used[:, leaves].any(axis=1) & used[:, enters].any(axis=1)
+  flags.flags.writeable = False
+  return flags

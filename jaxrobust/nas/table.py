@@ -1,0 +1,135 @@
+"""Accuracies of all cells as columns: the robustness data set of arXiv:2306.06712, or any table in its layout.
+
+The files are `DATA/KEY_accuracy.json` beside `meta.json` (`results.exchange.nas` describes them). Columns are called
+`clean`, `pgd@1` (key and budget in 255ths) and `fog@3` (corruption and severity), as fractions.
+
+  table = load_table("published/nas201", "cifar10")
+  table["fgsm@1"]                 # (6466,), by table.ids
+  table.spread(table["clean"])    # (15625,), isomorphic cells share a value
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxrobust.core.errors import CorruptFileError, InputError, first_line
+from jaxrobust.core.registry import unknown_name
+from jaxrobust.models.families.nas_bench_201 import NUM_CELLS, all_cells
+from jaxrobust.nas.space import isomorphs
+
+SUFFIX = "_accuracy.json"
+ATTACKS = ("fgsm", "pgd", "aa_apgd-ce", "aa_square")
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+  """Numbers of cells.
+
+  Attributes:
+    data: what they were evaluated on.
+    ids: (N,) cells, sorted.
+    columns: name to (N,) numbers.
+  """
+
+  data: str
+  ids: np.ndarray
+  columns: Mapping[str, np.ndarray]
+
+  def __getitem__(self, name: str) -> np.ndarray:
+    if name == "adversarial":
+      return self.mean(self.attacks())
+    if name == "corruption":
+      return self.mean(self.corruptions())
+    if name not in self.columns:
+      raise unknown_name("column", name, ["adversarial", "corruption", *self.columns])
+    return self.columns[name]
+
+  @property
+  def operations(self) -> np.ndarray:
+    """(N, 6) operations of the cells."""
+    return all_cells()[self.ids]
+
+  def attacks(self) -> list[str]:
+    """The columns of attacks, by attack and budget."""
+    return [name for name in self.columns if name.partition("@")[0] in ATTACKS]
+
+  def corruptions(self) -> list[str]:
+    """The columns of corruptions, by name and severity."""
+    return [name for name in self.columns if name != "clean" and name.partition("@")[0] not in ATTACKS]
+
+  def mean(self, names: list[str]) -> np.ndarray:
+    """Averages columns; `adversarial` and `corruption` are the means of the paper's figures 26 to 30.
+
+    Args:
+      names: of at least one column.
+
+    Returns:
+      (N,) means, each column counted once.
+    """
+    if not names:
+      raise InputError(f"the table of {self.data} has no such columns")
+    return np.mean([self[name] for name in names], axis=0)
+
+  def spread(self, values: np.ndarray) -> np.ndarray:
+    """Gives all 15,625 ids the value of their representative; NaN where the table has none.
+
+    Args:
+      values: (N,) or (N, K), by `ids`.
+
+    Returns:
+      (15625,) or (15625, K).
+    """
+    by_id = np.full((NUM_CELLS, *np.shape(values)[1:]), np.nan)
+    by_id[self.ids] = values
+    return by_id[isomorphs()]
+
+  def at(self, uid: int, name: str) -> float:
+    """Looks up one number; isomorphic cells share it."""
+    return float(self.spread(self[name])[uid])
+
+
+def load_table(path: str | Path, data: str = "cifar10") -> Table:
+  """Reads the accuracies of one data set.
+
+  Args:
+    path: the folder with `meta.json`.
+    data: the folder inside it.
+
+  Returns:
+    A table with the columns of every `KEY_accuracy.json`.
+  """
+  path = Path(path)
+  files = {file.name.removesuffix(SUFFIX): file for file in sorted((path / data).glob(f"*{SUFFIX}"))}
+  if "clean" not in files:
+    raise InputError(f"no accuracies of {data} in {path}: clean{SUFFIX} is missing")
+  epsilons = {key.removesuffix("@Linf"): value for key, value in _read(path / "meta.json", "epsilons").items()}
+  clean = _read(files.pop("clean"), data, "clean", "accuracy")
+  ids = np.array(sorted(map(int, clean)))
+  columns = {"clean": np.array([clean[str(uid)] for uid in ids], np.float64)}
+  order = {key: place for place, key in enumerate(ATTACKS)}
+  for key in sorted(files, key=lambda key: (order.get(key.removesuffix("@Linf"), len(order)), key)):
+    name, values = key.removesuffix("@Linf"), _read(files[key], data, key, "accuracy")
+    places = epsilons.get(name, range(1, 6))
+    rows = [values.get(str(uid), []) for uid in ids]
+    if any(len(row) != len(places) for row in rows):
+      raise CorruptFileError(f"{files[key]}: not every cell has {len(places)} accuracies")
+    for place, column in zip(places, np.array(rows, np.float64).T, strict=True):
+      columns[f"{name}@{place:g}"] = column
+  return Table(data, ids, columns)
+
+
+def _read(file: Path, *names: str) -> Any:
+  """The object at a place in a file."""
+  try:
+    found = json.loads(file.read_text())
+    for name in names:
+      found = found[name]
+    return found
+  except (OSError, ValueError, KeyError, TypeError) as error:
+    raise CorruptFileError(f"{file}: no {'/'.join(names)} ({first_line(error)})") from error

@@ -1,0 +1,156 @@
+"""Plots of a zoo: trends with their lines and limits, degradation as boxes, ranks, correlations as a heat map."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxrobust.analysis.bootstrap import resamples
+from jaxrobust.analysis.correlations import Correlations
+from jaxrobust.analysis.degradation import box, catastrophic
+from jaxrobust.analysis.lines import fit_line
+from jaxrobust.analysis.trends import Trend
+from jaxrobust.analysis.zoo import Zoo
+from jaxrobust.core.errors import InputError
+from jaxrobust.report.plots import COLORS, MOST_ROWS, label, plotting, save_figure
+from jaxrobust.results.cell import safe_name
+
+BAND_DRAWS = 300
+_POINTS = 60
+
+
+def write_trend_plots(
+  zoo: Zoo, trends: Sequence[Trend], drops: Mapping[str, np.ndarray], found: Correlations | None, out: Path
+) -> int:
+  """Draws everything there is to draw and returns how many plots there are, each in three formats.
+
+  Args:
+    zoo: models.
+    trends: of the whole zoo and of its groups; those of a group are drawn into the plot of the whole.
+    drops: ID minus OOD performance by shift.
+    found: correlations of columns, or None.
+    out: folder for the files.
+  """
+  figures = []
+  with plotting() as plt:
+    for trend in trends:
+      if not trend.group:
+        groups = [other for other in trends if other.group and (other.x, other.y) == (trend.x, trend.y)]
+        figures.append((f"trend-{trend.x}-{trend.y}", _scatter(plt, trend, groups)))
+    if drops:
+      figures.append(("degradation", _boxes(plt, zoo, drops)))
+    if found is not None and len(found.columns) > 1:
+      figures.append(("correlations", _heat(plt, found)))
+    for name, figure in figures:
+      save_figure(figure, out / safe_name(name.replace("/", "_").replace(" ", "_")))
+      plt.close(figure)
+  return len(figures)
+
+
+def _scatter(plt: Any, trend: Trend, groups: Sequence[Trend]) -> Any:
+  """Draws models, their line with its 95 % band, y = x and the upper limit."""
+  x, y = trend.zoo.column(trend.x), trend.zoo.column(trend.y)
+  top = trend.line.top
+  figure, axes = plt.subplots(figsize=(4.8, 4.4))
+  places = np.linspace(0, top, _POINTS)
+  axes.plot([0, top], [0, top], color="#8C8C8C", linewidth=0.8, linestyle=":", label="y = x")
+  low, high = band(trend, places)
+  axes.fill_between(places, low, high, color=COLORS[0], alpha=0.15, linewidth=0)
+  sign = "+" if trend.line.intercept >= 0 else "−"
+  text = f"{trend.line.slope:.3f} x {sign} {abs(trend.line.intercept):.2f}, R² {trend.line.r2:.3f}"
+  axes.plot(places, np.clip(trend.line.predict(places), 0, top), color=COLORS[0], linewidth=1.2, label=text)
+  if groups:
+    for color, group in zip(COLORS[1:], groups, strict=False):
+      axes.scatter(
+        group.zoo.column(group.x), group.zoo.column(group.y), s=16, color=color, label=label(group.group, 24)
+      )
+      axes.plot(places, np.clip(group.line.predict(places), 0, top), color=color, linewidth=0.8)
+  axes.scatter(x, y, s=16, color=COLORS[0], alpha=0.25 if groups else 0.8, zorder=0.9)
+  if trend.limit is not None:
+    ends = trend.intervals["limit"]
+    bracket = f" [{ends.low:.1f}, {ends.high:.1f}]" if np.isfinite(ends.low) else ""
+    axes.axhline(trend.limit, color=COLORS[1], linewidth=0.8, linestyle="--")
+    axes.annotate(f"limit {trend.limit:.1f}{bracket}", (0.02 * top, trend.limit), fontsize=7, va="bottom")
+  axes.set_xlim(0, top)
+  axes.set_ylim(0, top)
+  unit = ", %" if top == 100 else ""
+  axes.set_xlabel(label(trend.x, 50) + unit)
+  axes.set_ylabel(label(trend.y, 50) + unit)
+  axes.set_title(label(f"{trend.zoo.source or 'models'}, {trend.zoo.date}, n = {trend.line.n}", 90), fontsize=6)
+  axes.legend(frameon=False, fontsize=7, loc="upper left")
+  return figure
+
+
+def band(trend: Trend, places: np.ndarray, draws: int = BAND_DRAWS) -> tuple[np.ndarray, np.ndarray]:
+  """Bounds a line at every x by the lines through resampled models: the middle 95 % of them.
+
+  Args:
+    trend: the line and its models.
+    places: x values.
+    draws: zoos to resample.
+
+  Returns:
+    The lower and the upper edge, inside [0, top]; the line itself where there are too few models.
+  """
+  x, y = trend.zoo.column(trend.x), trend.zoo.column(trend.y)
+  known = np.isfinite(x) & np.isfinite(y)
+  x, y = x[known], y[known]
+  lines = [trend.line.predict(places)]
+  for rows in resamples(x.size, draws):
+    try:
+      lines.append(fit_line(x[rows], y[rows], trend.line.scale, trend.line.top).predict(places))
+    except InputError:
+      continue
+  low, high = np.quantile(lines, [0.025, 0.975], axis=0)
+  return np.clip(low, 0, trend.line.top), np.clip(high, 0, trend.line.top)
+
+
+def _boxes(plt: Any, zoo: Zoo, drops: Mapping[str, np.ndarray]) -> Any:
+  """Draws what models lose under each shift; catastrophic falls in another color and with their names."""
+  known = {name: values for name, values in drops.items() if np.isfinite(values).any()}
+  names = sorted(known, key=lambda name: box(known[name]).median)[-MOST_ROWS:]
+  figure, axes = plt.subplots(figsize=(6, 1.2 + 0.28 * max(len(names), 1)))
+  shapes = [box(known[name]) for name in names]
+  statistics = [
+    {
+      "med": s.median,
+      "q1": s.q1,
+      "q3": s.q3,
+      "whislo": s.low,
+      "whishi": s.high,
+      "fliers": known[name][list(s.outliers)],
+    }
+    for name, s in zip(names, shapes, strict=True)
+  ]
+  style = {"markersize": 3, "markeredgecolor": COLORS[0]}
+  places = list(range(len(names)))
+  axes.bxp(statistics, positions=places, vert=False, widths=0.6, flierprops=style, medianprops={"color": COLORS[1]})
+  for fall in catastrophic({name: known[name] for name in names}, zoo.models):
+    place = (fall.drop, names.index(fall.shift))
+    axes.plot(*place, "o", color=COLORS[1], markersize=4)
+    axes.annotate(label(fall.model, 24), place, xytext=(0, 4), textcoords="offset points", fontsize=6, ha="center")
+  axes.set_yticks(places, [label(name) for name in names])
+  axes.set_xlabel("ID minus OOD, points")
+  axes.set_title(label(f"{len(zoo)} models of {zoo.source or 'a table'}", 90), fontsize=6)
+  return figure
+
+
+def _heat(plt: Any, found: Correlations) -> Any:
+  """Draws the correlations of columns, from -1 to 1; those whose interval holds 0 in gray."""
+  names = found.columns[:MOST_ROWS]
+  values = found.values[: len(names), : len(names)]
+  figure, axes = plt.subplots(figsize=(2.6 + 0.46 * len(names), 2.0 + 0.4 * len(names)))
+  axes.imshow(values, vmin=-1, vmax=1, cmap="RdBu", aspect="auto")
+  axes.grid(visible=False)
+  axes.set_xticks(range(len(names)), [label(name, 22) for name in names], rotation=60, ha="right", fontsize=7)
+  axes.set_yticks(range(len(names)), [label(name, 26) for name in names], fontsize=7)
+  for row, column in np.argwhere(np.isfinite(values)):
+    value = values[row, column]
+    unsure = found.low[row, column] <= 0 <= found.high[row, column]
+    color = "#777777" if unsure else "white" if abs(value) > 0.6 else "black"
+    axes.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=6, color=color)
+  axes.set_title({"pearson": "Pearson's r", "kendall": "Kendall's τ"}[found.kind])
+  return figure

@@ -1,0 +1,96 @@
+"""Optimizers and learning-rate schedules by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import optax
+
+from jaxrobust.core.registry import Registry
+
+OPTIMIZERS: Registry[Callable[[optax.Schedule, float], optax.GradientTransformation]] = Registry("optimizer")
+SCHEDULES: Registry[Callable[[float, int], optax.Schedule]] = Registry("schedule")
+
+
+# As timm and Swin's authors leave them out: places and tokens are not weights of a sum.
+_UNDECAYED = ("pos_embed", "cls_token", "mask_token", "relative_position_bias_table")
+
+
+def decays(params: Any) -> Any:
+  """Returns which parameters decay: matrices and kernels; biases, normalization scales and embeddings do not."""
+  last = lambda path: getattr(path[-1], "key", None)
+  return jax.tree_util.tree_map_with_path(lambda path, leaf: leaf.ndim > 1 and last(path) not in _UNDECAYED, params)
+
+
+@OPTIMIZERS.register("sgd")
+def sgd(schedule: optax.Schedule, weight_decay: float) -> optax.GradientTransformation:
+  """Nesterov momentum 0.9 with l2 regularization, as torch.optim.SGD couples it: decay enters the momentum."""
+  return optax.chain(
+    optax.add_decayed_weights(weight_decay, mask=decays), optax.sgd(schedule, momentum=0.9, nesterov=True)
+  )
+
+
+@OPTIMIZERS.register("adamw")
+def adamw(schedule: optax.Schedule, weight_decay: float) -> optax.GradientTransformation:
+  """Adam with decoupled decay."""
+  return optax.adamw(schedule, weight_decay=weight_decay, mask=decays)
+
+
+@SCHEDULES.register("cosine")
+def cosine(peak: float, steps: int) -> optax.Schedule:
+  """Half a cosine from the peak to zero."""
+  return optax.cosine_decay_schedule(peak, steps)
+
+
+@SCHEDULES.register("step")
+def step(peak: float, steps: int) -> optax.Schedule:
+  """Multiplies the rate by a tenth after half and after three quarters of the run."""
+  return optax.piecewise_constant_schedule(peak, {steps // 2: 0.1, steps * 3 // 4: 0.1})
+
+
+@SCHEDULES.register("step-30")
+def step_30(peak: float, steps: int) -> optax.Schedule:
+  """Multiplies by a tenth after 30, 60 and 90 of 95 epochs, the first 5 warm-up; ARES-Bench (arXiv:2302.14301)."""
+  return optax.piecewise_constant_schedule(peak, {steps * epoch // 90: 0.1 for epoch in (25, 55, 85)})
+
+
+@SCHEDULES.register("cyclic")
+def cyclic(peak: float, steps: int) -> optax.Schedule:
+  """Linearly up for two fifths of the run and down to zero; Wong et al. 2020 (arXiv:2001.03994)."""
+  up = max(1, steps * 2 // 5)
+  return optax.join_schedules(
+    [optax.linear_schedule(0.0, peak, up), optax.linear_schedule(peak, 0.0, max(1, steps - up))], [up]
+  )
+
+
+@SCHEDULES.register("constant")
+def constant(peak: float, steps: int) -> optax.Schedule:
+  """Keeps the peak throughout."""
+  del steps
+  return optax.constant_schedule(peak)
+
+
+def make_optimizer(
+  name: str,
+  schedule: str,
+  *,
+  learning_rate: float,
+  weight_decay: float,
+  updates: int,
+  warmup: int,
+  clip: float = 0.0,
+  accumulate: int = 1,
+) -> optax.GradientTransformation:
+  """Builds the optimizer of a run of `updates` updates, the first `warmup` of which raise the rate linearly."""
+  rate = SCHEDULES[schedule](learning_rate, max(1, updates - warmup))
+  if warmup:
+    rate = optax.join_schedules([optax.linear_schedule(learning_rate / warmup, learning_rate, warmup), rate], [warmup])
+  transform = OPTIMIZERS[name](rate, weight_decay)
+  if clip:
+    transform = optax.chain(optax.clip_by_global_norm(clip), transform)
+  if accumulate > 1:
+    multi = optax.MultiSteps(transform, accumulate)
+    return optax.GradientTransformation(multi.init, multi.update)
+  return transform

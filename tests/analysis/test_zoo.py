@@ -1,0 +1,257 @@
+"""Zoos from CSV files, data frames and cells; filters, groups and what is refused."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from jaxrobust.analysis.filters import apply_filter
+from jaxrobust.analysis.trends import column_pairs, drops, fit_trends, published_trends, rank_columns
+from jaxrobust.analysis.zoo import make_zoo, read_csv, read_frame
+from jaxrobust.analysis.zoo_cells import cells_zoo, read_cells
+from jaxrobust.analysis.zoo_metrics import add_metrics
+from jaxrobust.core.errors import InputError, StorageError, UnknownNameError
+from jaxrobust.results import Cell, Result, save_result
+
+CSV = "\ufeffmodel,technique,ID clean acc.,ID robust acc.,OOD-D robust acc.,note\n" + "".join(
+  f"m{at},{'trades' if at % 2 else 'pgd-at'},{80 + at}.5%,{40 + at},{20 + at}%,\n" for at in range(12)
+)
+
+
+@pytest.fixture
+def board(tmp_path):
+  path = tmp_path / "board.csv"
+  path.write_text(CSV, encoding="utf-8")
+  return path
+
+
+def test_a_csv_file_is_a_zoo(board):
+  zoo = read_csv(board, date="2024-05-01")
+  assert list(zoo.columns) == ["ID accuracy", "ID robustness", "OOD_d robustness"] and len(zoo) == 12
+  assert zoo.column("id ROBUSTNESS")[:2].tolist() == [40, 41] and zoo.label("Technique")[1] == "trades"
+  assert zoo.about()["date"] == "2024-05-01" and zoo.source.startswith("board.csv (sha256 ")
+  assert len(read_csv(board).date) == 10
+  with pytest.raises(UnknownNameError, match="did you mean 'ID accuracy'"):
+    zoo.column("ID accuracies")
+  with pytest.raises(UnknownNameError, match="label 'arch'"):
+    zoo.label("arch")
+
+
+@pytest.mark.parametrize(
+  ("text", "reason"),
+  [
+    ("", "holds no models"),
+    ("a,b\n", "holds no models"),
+    ("a,a\n1,2\n", "two columns called 'a'"),
+    ("a,b\n1\n", "row 2 has 1 entries where the header has 2"),
+  ],
+)
+def test_files_that_are_no_tables_are_refused_by_name(tmp_path, text, reason):
+  path = tmp_path / "x.csv"
+  path.write_text(text)
+  with pytest.raises(InputError) as error:
+    read_csv(path)
+  assert reason in str(error.value) and str(path) in str(error.value) and "\n" not in str(error.value)
+  path.write_bytes(b"\xff\xfe\x00a,b")
+  with pytest.raises(InputError, match="is no CSV file"):
+    read_csv(path)
+  with pytest.raises(StorageError, match="No such file"):
+    read_csv(tmp_path / "absent.csv")
+
+
+def test_models_of_one_name_are_told_apart_and_gaps_are_gaps():
+  zoo = make_zoo({"name": ["a", "a", "a", "b"], "Arch.": ["r", "r", "v", ""], "x": [1, None, "–", "nan"]})
+  assert zoo.models == ("a, r #1", "a, r #2", "a, v", "b")
+  assert np.isnan(zoo.columns["x"]).tolist() == [False, True, True, True]
+  assert make_zoo({"x": [1, 2]}).models == ("#1", "#2")
+  assert "flag" in make_zoo({"name": ["a"], "flag": [True]}).labels
+  with pytest.raises(InputError, match="columns of one length"):
+    make_zoo({"a": [1], "b": [1, 2]})
+  with pytest.raises(InputError, match="needs rows"):
+    make_zoo({})
+
+
+def test_a_data_frame_is_the_same_zoo(board):
+  pandas = pytest.importorskip("pandas")
+  one, other = read_csv(board), read_frame(pandas.read_csv(board))
+  assert one.models == other.models and list(one.columns) == list(other.columns)
+  assert all(np.array_equal(one.columns[name], other.columns[name]) for name in one.columns)
+
+
+@pytest.mark.parametrize(
+  ("text", "count"),
+  [
+    ("", 12),
+    ("acc+rob>=130", 7),
+    ("rob>=45, rob<50", 5),
+    ("OOD_d robustness = 25%", 1),
+    ("technique=TRADES", 6),
+    ("technique!=trades|mart", 6),
+    ("technique=*at", 6),
+    ("no-custom", 12),
+  ],
+)
+def test_filters_keep_what_they_say(board, text, count):
+  zoo = apply_filter(read_csv(board), text)
+  assert len(zoo) == count and zoo.filters == tuple(part.strip() for part in text.split(",") if part.strip())
+  assert all(len(values) == count for values in (*zoo.columns.values(), *zoo.labels.values()))
+
+
+@pytest.mark.parametrize(
+  ("text", "error", "reason"),
+  [
+    ("rob", InputError, "compares nothing"),
+    ("rob>=high", InputError, "needs a number after >="),
+    ("rob>=99", InputError, "leaves none of 12 models"),
+    ("technique>trades", InputError, "only = and != do"),
+    ("robb>=4", UnknownNameError, "unknown column of numbers 'robb'"),
+    ("tecnique=trades", UnknownNameError, "did you mean 'technique'"),
+  ],
+)
+def test_filters_that_say_nothing_are_refused(board, text, error, reason):
+  with pytest.raises(error) as caught:
+    apply_filter(read_csv(board), text)
+  assert reason in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_no_custom_needs_somebody_to_say_which_models_are():
+  table = {"model": ["a", "b"], "venue": ["ICML", "Custom"], "ID accuracy": [80, 70]}
+  assert apply_filter(make_zoo(table), "no-custom").models == ("a",)
+  del table["venue"]
+  with pytest.raises(InputError, match="nothing says which models are custom"):
+    apply_filter(make_zoo(table), "no-custom")
+  assert apply_filter(make_zoo(table | {"custom": [1, 0]}), "NO-CUSTOM").models == ("b",)
+
+
+def test_trends_of_groups_and_what_could_not_be_fitted(board):
+  zoo = read_csv(board)
+  pairs = column_pairs(zoo)
+  assert [pair[0] for pair in pairs] == ["Rob-Rob", "Acc-Rob"]
+  trends, problems = fit_trends(zoo, pairs, group="technique", draws=50)
+  assert [trend.group for trend in trends] == ["", "", "pgd-at", "pgd-at", "trades", "trades"] and not problems
+  assert all(trend.line.slope == pytest.approx(1) for trend in trends)
+  assert trends[0].plain()["zoo"] == zoo.source and trends[0].plain()["models"] == 12
+  assert np.allclose(trends[0].residuals(), 0)
+  few = zoo.take(np.arange(12) < 5)
+  trends, problems = fit_trends(few, pairs, group="technique", draws=50)
+  assert len(trends) == 4 and problems[0].startswith("technique trades: a trend of OOD_d robustness over ID robustness")
+  with pytest.raises(InputError, match="at least 3 models with both, got 2"):
+    fit_trends(zoo.take(np.arange(12) < 2), pairs)
+  with pytest.raises(InputError, match="ranges from 40 to 51, not within 0 and 1"):
+    fit_trends(zoo, pairs[:1], top=1.0)
+
+
+def test_columns_by_hand(board):
+  zoo = read_csv(board)
+  assert column_pairs(zoo, "id accuracy", "ood_d robustness") == [("", "ID accuracy", "OOD_d robustness")]
+  with pytest.raises(InputError, match="say both columns"):
+    column_pairs(zoo, "ID accuracy")
+  with pytest.raises(InputError, match="no ID and OOD columns here; say --x=COLUMN --y=COLUMN"):
+    column_pairs(make_zoo({"model": ["a"], "params": [1]}))
+  assert rank_columns(zoo, column_pairs(zoo))[:2] == ("ID robustness", "OOD_d robustness")
+  assert drops(zoo, column_pairs(zoo))["OOD_d robustness"].tolist() == [20] * 12
+  found = published_trends(zoo, "cifar10-linf")["OOD_d robustness"]
+  assert found[0] == pytest.approx(20 - (0.7134 * 40 - 5.238))
+  with pytest.raises(UnknownNameError, match="imagenet-linf"):
+    published_trends(zoo, "imagenet")
+
+
+def cell(model, robust, data="cifar10", condition="clean", attack="none", eps=None, n=100, **more):
+  name = Cell(model=model, data=data, condition=condition, attack=attack, eps=eps, n=n)
+  about = {"technique": "trades", "arch": "r18", "family": "resnet", "params": 11}
+  summary = {"robust_accuracy": robust, "accuracy": robust, **more}
+  return Result(cell=name, config={}, summary=summary, examples={}, provenance={"model": about})
+
+
+def suite(model, level, severities=(1, 2)):
+  """Cells of a model as the suite leaves them, of two corruptions, one relative and two threats."""
+  mm5 = {"attack": "linf-mm5", "eps": "8/255"}
+  yield cell(model, 0.9)
+  yield cell(model, level, **mm5)
+  for at in severities:
+    yield cell(model, 0.8 - 0.1 * at, condition=f"fog-{at}-t32")
+    yield cell(model, level - 0.1 * at, condition=f"fog-{at}-t32", **mm5)
+    yield cell(model, level - 0.05 * at, data=f"cifar10-c:snow-{at}", **mm5)
+  yield cell(model, level - 0.2, data="cifar10.1-v6", **mm5)
+  yield cell(model, level - 0.15, attack="linf-mm5", eps="12/255")
+  yield cell(model, level - 0.05, attack="stadv-100", eps="0.05")
+  yield cell(model, 0.01, attack="linf-pgd-20", eps="8/255")
+  yield cell(model, 0.02, attack="transfer:x:linf-mm5", eps="8/255")
+
+
+def test_cells_are_a_zoo_whose_averages_say_what_they_lack():
+  levels = {"a": 0.5, "b": 0.45, "c": 0.4}
+  zoo = cells_zoo([result for model, level in levels.items() for result in suite(model, level)])
+  assert zoo.models == ("a", "b", "c") and zoo.source == "cifar10, linf-mm5@8/255"
+  column = lambda name: zoo.column(name).round(6).tolist()
+  assert column("ID accuracy") == [90, 90, 90] and column("ID robustness") == [50, 45, 40]
+  assert column("fog robustness") == [35, 30, 25] and column("snow robustness") == [42.5, 37.5, 32.5]
+  assert column("R_c[4 of 75] robustness") == [38.75, 33.75, 28.75] and column("fog accuracy") == [65, 65, 65]
+  assert column("R_n[1 of 4] robustness") == [30, 25, 20] and column("OOD_t[2 of 6] robustness") == [40, 35, 30]
+  assert column("stadv-100@0.05 robustness") == [45, 40, 35] and column("params") == [11, 11, 11]
+  assert not [name for name in zoo.columns if "pgd" in name or "OOD_d" in name or name.startswith("OOD r")]
+  assert zoo.labels["technique"] == ("trades",) * 3
+
+
+def test_a_model_without_a_condition_of_an_average_has_no_average():
+  zoo = cells_zoo([*suite("a", 0.5), *suite("b", 0.45, severities=(1,))])
+  assert np.isnan(zoo.column("fog robustness")).tolist() == [False, True]
+  assert np.isnan(zoo.column("R_c[4 of 75] robustness")).tolist() == [False, True]
+  assert np.isfinite(zoo.column("R_n[1 of 4] robustness")).all()
+
+
+def test_whole_averages_are_those_of_the_paper():
+  mm5 = {"attack": "linf-mm5", "eps": "8/255"}
+  results = [cell("a", 0.5, **mm5)]
+  names = [f"c{at}" for at in range(15)]
+  results += [cell("a", 0.3, condition=f"{name}-{s}-t32", **mm5) for name in names for s in range(1, 6)]
+  results += [cell("a", 0.2, data=f"cifar10-{at}", **mm5) for at in "abde"]
+  threats = [
+    ("linf-mm5", "12/255"),
+    ("l2-mm5", "0.5"),
+    *((name, "0.5") for name in ("ppgd", "lpa", "stadv", "recolor")),
+  ]
+  results += [cell("a", 0.1, attack=attack, eps=eps) for attack, eps in threats]
+  zoo = cells_zoo(results, "cifar10", "linf-mm5@8/255")
+  found = {
+    name: round(float(zoo.column(f"{name} robustness")[0]), 6) for name in ("R_c", "R_n", "OOD_d", "OOD_t", "OOD")
+  }
+  assert found == {"R_c": 30, "R_n": 20, "OOD_d": 25, "OOD_t": 10, "OOD": 17.5}
+
+
+def test_cells_that_leave_a_choice_ask_for_it():
+  both = [*suite("a", 0.5), cell("a", 0.9, data="imagenet")]
+  with pytest.raises(InputError, match="these results are of cifar10, imagenet: say which, as --data=cifar10"):
+    cells_zoo(both)
+  assert len(cells_zoo(both, "imagenet")) == 1
+  with pytest.raises(UnknownNameError, match="cifar10"):
+    cells_zoo(both, "cifar")
+  two = [*suite("a", 0.5), cell("a", 0.3, condition="fog-1-t32", attack="linf-pgd-20", eps="8/255")]
+  with pytest.raises(
+    InputError, match="could be that under linf-mm5@8/255, linf-pgd-20@8/255: say which, as --attack="
+  ):
+    cells_zoo(two)
+  assert cells_zoo(two, attack="linf-pgd*").column("ID robustness").tolist() == [1]
+  with pytest.raises(UnknownNameError, match="attack in these results"):
+    cells_zoo(two, attack="l1*")
+  with pytest.raises(InputError, match="no cell holds an accuracy"):
+    cells_zoo([])
+
+
+def test_a_results_folder_with_summaries_and_different_sizes(tmp_path):
+  for model, level in {"a": 0.5, "b": 0.45, "c": 0.4}.items():
+    for result in suite(model, level):
+      save_result(tmp_path, result)
+  save_result(tmp_path, cell("a", 0.6, attack="linf-mm5", eps="8/255", n=500))
+  (tmp_path / "bad.n1.seed0.json").write_text("{")
+  metrics = {"frequency bias": 0.3, "NSD": None, "accuracy": {"value": 0.9, "low": 0.8, "high": 1, "n": 9}}
+  document = {"suite": "ares-bench", "model": "a", "metrics": metrics}
+  (tmp_path / "a" / "ares-bench.summary.json").write_text(json.dumps(document))
+  (tmp_path / "b" / "x.summary.json").write_text("[]")
+  zoo = add_metrics(read_cells(tmp_path), tmp_path)
+  assert zoo.column("ID robustness").tolist() == pytest.approx([60, 45, 40]) and len(zoo.date) == 10
+  assert zoo.column("ares-bench: frequency bias")[0] == 0.3 and np.isnan(zoo.column("ares-bench: accuracy")[1])
+  notes = "\n".join(zoo.notes)
+  assert "bad.n1.seed0.json" in notes and "id: cells of 100, 500 examples" in notes and "not a summary" in notes

@@ -1,0 +1,95 @@
+"""Suites have the cells their papers ask for, and name each of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from jaxrobust.core.budget import Budget
+from jaxrobust.core.errors import InputError, UnknownNameError
+from jaxrobust.evaluation.suites.suite import SUITES, Setting, make_suite, title_of
+
+pytestmark = pytest.mark.smoke
+
+
+def titles(suite: str, data: str = "digits32", **setting: object) -> list[str]:
+  asked = make_suite(suite, Setting(data, **setting))  # type: ignore[arg-type]
+  return [title_of(part, entry) for part in asked.parts for entry in part.entries]
+
+
+@pytest.mark.parametrize("data", ["cifar10", "imagenet", "digits32"])
+def test_oodrb_has_one_id_and_79_shifted_evaluations(data):
+  asked = make_suite("oodrb", Setting(data))
+  attacked = dict.fromkeys(("id", "natural", "corruption", "threat"), 0)
+  for part in asked.parts:
+    attacked[part.group] += sum(entry.attack == "linf-mm5" for entry in part.entries if part.group != "threat")
+  assert attacked == {"id": 1, "natural": 4, "corruption": 75, "threat": 0}
+  threats = [entry.title for part in asked.parts if part.group == "threat" for entry in part.entries]
+  assert len(threats) >= 2 and threats[0].startswith("linf-mm5@") and threats[1].startswith("l2-mm5@")
+
+
+def test_stored_corruptions_are_data_sets_and_generated_ones_are_conditions():
+  assert "cifar10-c:fog-3/clean/none" in titles("oodrb", "cifar10")
+  assert "cifar10/fog-3/none" in titles("oodrb,generated", "cifar10")
+  assert "npz:mine.npz/fog-3/none" in titles("oodrb", "npz:mine.npz")
+
+
+def test_robustart_has_eight_attacks_at_three_budgets():
+  found = titles("robustart")
+  for budget in ("0.5/255", "2/255", "8/255"):
+    assert f"digits32/clean/linf-autoattack@{budget}" in found
+  assert sum("/clean/l1-pgd-20" in title for title in found) == 3
+  assert sum("/sequence-" in title for title in found) == 10 and sum("/system-" in title for title in found) == 33
+  assert "digits32-o/clean/none" in found and "digits32-a/clean/none" in found
+
+
+def test_ares_has_both_curves_targeted_and_untargeted_in_both_norms():
+  found = titles("ares")
+  for norm in ("linf", "l2"):
+    for goal in ("", ",targeted"):
+      assert f"digits32/clean/{norm}-bim-20,step_size=0.15-minimum-budget{goal}" in found
+      assert f"digits32/clean/{norm}-mim-20,step_size=0.15{goal}@{'8/255' if norm == 'linf' else '1.0'}" in found
+    assert f"digits32/clean/{norm}-deepfool-100" in found
+
+
+def test_ares_bench_has_ten_data_sets_and_an_autoattack_curve():
+  asked = make_suite("ares-bench", Setting("imagenet", eps=Budget("4/255")))
+  sets = {part.data.partition(":")[0] for part in asked.parts}
+  assert len(sets) == 10 and {"imagenet-real", "imagenet-v", "stylized-imagenet", "imagenet-c"} <= sets
+  found = titles("ares-bench", "imagenet", eps=Budget("4/255"))
+  for eps in ("0.5", "1", "2", "4", "6", "8"):
+    assert f"imagenet/clean/linf-autoattack@{eps}/255" in found
+  assert "imagenet/clean/linf-pgd-100,step_size=0.25@4/255" in found and "imagenet/lowpass-64/none" in found
+
+
+def test_nas_cell_asks_for_matrices_everywhere():
+  asked = make_suite("nas-cell", Setting("cifar10"))
+  entries = [entry for part in asked.parts for entry in part.entries]
+  assert all(entry.matrices for entry in entries) and len(entries) == 1 + 11 + 3 * 7 + 75
+
+
+@pytest.mark.parametrize("suite", ["oodrb", "robustart", "ares", "ares-bench", "nas-cell"])
+def test_small_forms_are_smaller_and_cells_have_one_name_each(suite):
+  assert suite in SUITES
+  small, whole = titles(f"{suite},small"), titles(suite)
+  assert len(set(small)) == len(small) < len(set(whole))
+
+
+def test_one_cell_is_chosen_by_its_name():
+  asked = make_suite("oodrb", Setting("digits32"))
+  one = asked.only("digits32/fog-3/linf-mm5@8/255")
+  assert [title_of(part, entry) for part in one.parts for entry in part.entries] == ["digits32/fog-3/linf-mm5@8/255"]
+  assert len(asked.only("digits32-*/clean/none").parts) == 4
+  with pytest.raises(InputError, match="no cell of oodrb matches"):
+    asked.only("digits32/fog-6/*")
+
+
+def test_unknown_suites_and_options_are_refused():
+  with pytest.raises(UnknownNameError, match="did you mean 'oodrb'"):
+    make_suite("oodrp", Setting("digits32"))
+  with pytest.raises(UnknownNameError, match="unknown option of suite 'oodrb' 'smal'; did you mean 'small'"):
+    make_suite("oodrb,smal", Setting("digits32"))
+  with pytest.raises(InputError, match="plain set of attacks"):
+    make_suite("basic,small", Setting("digits32"))
+  with pytest.raises(InputError, match="conditions of its own"):
+    make_suite("oodrb", Setting("digits32", condition="fog-3"))
+  assert make_suite("ares-attacks", Setting("digits32")).parts
