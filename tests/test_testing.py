@@ -92,7 +92,7 @@ class Branching(GUIDE.SignDescent):
     image, probe = super().step(model, problem, image)
     more = jax.lax.cond(twice, lambda: jnp.sum(model(problem.image)), lambda: 0.0)
     queries = jnp.where(twice & self.honest, 2, 1)
-    return (image + 0.0 * more, number + 1), probe._replace(queries=queries, looked=1)
+    return (image + 0.0 * more, number + 1), probe._replace(queries=queries, point_query=1)
 
   def candidate(self, problem, state):
     return state[0]
@@ -128,8 +128,8 @@ class Unwitnessed(GUIDE.Recolor):
 
 
 def test_points_outside_the_ball_and_wrong_witnesses_are_found():
-  fails(Straying(), "every point looked at is in the ball", 0.01)
-  fails(Unwitnessed(), "every point looked at is what its witness renders", 0.3)
+  fails(Straying(), "every point evaluated is in the ball", 0.01)
+  fails(Unwitnessed(), "every point evaluated is what its witness renders", 0.3)
 
 
 @pytest.mark.parametrize("part", ["success", "queries", "nan", "distance", "reached_step", "reached_query"])

@@ -8,15 +8,15 @@ point seen, if (a) at most rho of the moves since the last checkpoint raised the
 halved at the last checkpoint and the best loss has not risen since.
 
 Norms linf and l2 here, l1 in `apgd_l1` (other rules); `apgd(norm=…)` picks. Losses: ce (untargeted or targeted),
-dlr (untargeted), dlr-t and mm (towards `problem.target`).
+dlr (untargeted), dlr-t and mm (toward `problem.target`).
 
 Source: Croce and Hein 2020 (arXiv:2003.01690): 100 steps, rho 0.75, momentum 0.75, checkpoints p_1 = 0.22,
 p_{j+1} = p_j + max(p_j - p_{j-1} - 0.03, 0.06). As in the authors' code (fra31/auto-attack a392200):
   the start is random with |x_0 - x| exactly eps (before the box), not uniform in the ball;
   the first comparison of losses is against 0 instead of the loss at x_0;
   going back to the best point keeps x_{k-1} as it was, so the momentum then points from there to the best point.
-Known deviation: none in the moves. Success at any point looked at counts, and the last of the N + 1 points is
-looked at without a gradient, so that N steps are N gradients and one forward pass (the authors': N + 1 gradients).
+Known deviation: none in the moves. Success at any point evaluated counts, and the last of the N + 1 points is
+evaluated without a gradient, so that N steps are N gradients and one forward pass (the authors': N + 1 gradients).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ MOMENTUM = 0.75
 
 
 class APGDState(NamedTuple):
-  """Where the attack looks next, the best it has seen, and the books of the step-size rule.
+  """The point to evaluate next, the best it has seen, and the record of the step-size rule.
 
   Attributes:
     image, previous: x_k and x_{k-1}.
@@ -196,5 +196,5 @@ def apgd_dlr(norm: str = "linf", num_steps: int = 100, rho: float = 0.75) -> APG
 
 @ATTACKS.register("apgd-t")
 def apgd_t(norm: str = "linf", num_steps: int = 100, rho: float = 0.75) -> APGD | APGDL1:
-  """Auto-PGD on the targeted difference of logits ratio, towards one target class."""
+  """Auto-PGD on the targeted difference of logits ratio, toward one target class."""
   return apgd(norm, num_steps, "dlr-t", rho, "apgd-t")

@@ -10,7 +10,7 @@ back to eps and the attack to the best point seen; elsewhere eta shrinks by 1.5,
 starts from the best point of the one before, projected into its ball. Points outside eps are not successes.
 
 Source: Croce and Hein 2021 (arXiv:2103.01208) and the authors' code (fra31/auto-attack a392200).
-Known deviations: the first look of a phase is one of its steps (the authors count moves, and so spend three
+Known deviations: the first evaluation of a phase is one of its steps (the authors count moves, and so spend three
 gradients more in all); a success inside eps counts in any phase, not the last alone; pixels that
 the projection returns to the original are equal to it, where the authors' sum can leave a rounding error that
 they then count as changed; two thirds are rounded up in integers, where they round products of floats (one
@@ -40,7 +40,7 @@ SMALLEST = 0.1
 
 
 class APGDL1State(NamedTuple):
-  """Where the attack looks next, the best of this phase, and the books of the sparsity rule.
+  """The point to evaluate next, the best of this phase, and the record of the sparsity rule.
 
   Attributes:
     image: x_k.
@@ -62,7 +62,7 @@ class APGDL1State(NamedTuple):
 
 
 class Timetable(NamedTuple):
-  """What happens when, one row per look; the last row is the look after the last step.
+  """What happens when, one row per evaluation; the last row is the one after the last step.
 
   Attributes:
     radius: of the ball the point lies in, over eps.
@@ -146,7 +146,7 @@ class APGDL1:
 
   @property
   def may_leave_ball(self) -> bool:
-    """Whether it looks outside the ball on purpose."""
+    """Whether it evaluates points outside the ball on purpose."""
     return self.large_eps
 
   def init(self, problem: Problem) -> APGDL1State:

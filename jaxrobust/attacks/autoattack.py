@@ -3,10 +3,10 @@
 AutoAttack (Croce and Hein 2020, arXiv:2003.01690; parameters of the authors' code, fra31/auto-attack a392200):
   standard  apgd-ce, apgd-t × 9 targets, fab-t × 9 targets, square 5000
   plus      apgd-ce × 5 restarts, apgd-dlr × 5, fab × 5, square, apgd-t × 9, fab-t × 9
-  rand      apgd-ce, apgd-dlr, for randomised classifiers: gradients are means over `samples` passes (20)
+  rand      apgd-ce, apgd-dlr, for randomized classifiers: gradients are means over `samples` passes (20)
 In l1, apgd-ce has 5 restarts and apgd-t 5 targets. Targets are the most likely wrong classes by clean logits.
 
-MM3, MM5, MM9 (Gao et al. 2022, arXiv:2206.07314; MM5 in OODRobustBench): 20 steps towards the 3, 5 or 9 most likely
+MM3, MM5, MM9 (Gao et al. 2022, arXiv:2206.07314; MM5 in OODRobustBench): 20 steps toward the 3, 5 or 9 most likely
 wrong classes; MM+: 100 steps, 9 targets.
 
 Norms l1, l2, linf; untargeted. A success ends an example's way through the cascade, so the result is the pointwise
@@ -74,7 +74,7 @@ def autoattack_plus(norm: str = "linf", num_steps: int = 100, queries: int = 500
 
 @ATTACKS.register("autoattack-rand")
 def autoattack_rand(norm: str = "linf", num_steps: int = 100) -> Cascade:
-  """AutoAttack for randomised classifiers: APGD-CE and APGD-DLR on mean gradients."""
+  """AutoAttack for randomized classifiers: APGD-CE and APGD-DLR on mean gradients."""
   check_norm(norm)
   stages = (Stage(apgd_ce(norm, num_steps)), Stage(apgd_dlr(norm, num_steps)))
   return Cascade(stages, "autoattack-rand", adaptive=True)

@@ -1,7 +1,7 @@
 """The search for the trade-off constant c that C&W and EAD share, for one image.
 
-Both minimise  distance(x') + c · hinge(x')  and look for the smallest c that still yields a success:
-  round     optimise with c for some steps
+Both minimize  distance(x') + c · hinge(x')  and look for the smallest c that still yields a success:
+  round     optimize with c for some steps
   success   c is an upper bound,   else   c is a lower bound
   next c    the middle of the bounds; ten times c while there is no upper bound
 
@@ -83,7 +83,7 @@ def no_progress() -> Progress:
 
 
 def watch(progress: Progress, loss: Array, steps: int) -> tuple[Progress, Array]:
-  """The books after a step that saw `loss`, and whether a tenth of `steps` has passed without progress."""
+  """The record after a step that saw `loss`, and whether a tenth of `steps` has passed without progress."""
   lowest = jnp.minimum(progress.loss, jnp.where(jnp.isnan(loss), jnp.inf, loss))
   check = progress.step % -(-steps // CHECKS) == 0
   stalled = check & ~(lowest <= PROGRESS * progress.checked)
@@ -91,7 +91,7 @@ def watch(progress: Progress, loss: Array, steps: int) -> tuple[Progress, Array]
 
 
 class ConstSearch(NamedTuple):
-  """Books of the search.
+  """State of the search.
 
   Attributes:
     const: the c in use.
@@ -119,7 +119,7 @@ def start(initial_const: float) -> ConstSearch:
 
 
 def follow(search: ConstSearch, success: Array, loss: Array, rounds: Rounds) -> tuple[ConstSearch, Array]:
-  """The books after a step that saw `success` and `loss`, and whether its round is over."""
+  """The record after a step that saw `success` and `loss`, and whether its round is over."""
   found, total = search.found | success, search.total + 1
   progress, stalled = watch(search.progress, loss, rounds.steps)
   over = total >= (search.round + 1) * rounds.steps

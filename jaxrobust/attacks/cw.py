@@ -1,7 +1,7 @@
 """Carlini-Wagner: the closest image that a penalty method finds, in l2 and linf.
 
-  l2    minimise |x' - x|_2² + c · hinge(x')  over w with x' = (tanh w + 1)/2, by Adam, for a sequence of c
-  linf  minimise Σ_i max(|x'_i - x_i| - tau, 0) + c · hinge(x'),  tau shrinking after each success
+  l2    minimize |x' - x|_2² + c · hinge(x')  over w with x' = (tanh w + 1)/2, by Adam, for a sequence of c
+  linf  minimize Σ_i max(|x'_i - x_i| - tau, 0) + c · hinge(x'),  tau shrinking after each success
   hinge(x') = max(confidence - margin(x'), 0)
 
 Untargeted and targeted; minimal attacks. `num_steps` = binary_search_steps · steps is an upper bound: an image is
@@ -64,7 +64,7 @@ def _evaluate(model: LogitsFn, problem: Problem, confidence: float, image: Array
 
 
 class CWL2State(NamedTuple):
-  """Where the attack looks next, in tanh space; the optimiser; the search for c."""
+  """The point to evaluate next, in tanh space; the optimizer; the search for c."""
 
   w: Array
   adam: Any
@@ -125,11 +125,11 @@ class CWL2:
 
 
 class CWLinfState(NamedTuple):
-  """Books of the linf attack.
+  """State of the linf attack.
 
   Attributes:
-    image: where the attack looks next.
-    adam: the optimiser, started afresh with every c and tau.
+    image: the point to evaluate next.
+    adam: the optimizer, started afresh with every c and tau.
     const: c, which only grows.
     tau: the distance that is aimed at.
     failed: the largest tau that the largest c did not reach.
@@ -193,7 +193,7 @@ class CWLinf:
     steep = norms.distance("linf", point.grad)
     hinge = point.loss / jnp.where(steep > 0.0, steep, 1.0)
     progress, stalled = const_search.watch(state.progress, state.const * hinge + jnp.sum(excess), self.steps)
-    grad = state.const * norms.normalise("linf", point.grad) + jnp.sign(delta) * (excess > 0.0)
+    grad = state.const * norms.normalize("linf", point.grad) + jnp.sign(delta) * (excess > 0.0)
     update, adam = _ADAM.update(grad, state.adam)
     image = jnp.clip(state.image - self.step_size * state.tau * update, 0.0, 1.0)
     state = state._replace(image=image, adam=adam, progress=progress)

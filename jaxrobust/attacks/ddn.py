@@ -42,7 +42,7 @@ def random_direction(problem: Problem) -> Array:
 
 def direction(grad: Array, noise: Array) -> Array:
   """The l2 unit vector along `grad`, or `noise` where the gradient is exactly zero."""
-  return jnp.where(jnp.any(grad != 0.0), norms.normalise("l2", grad), noise)
+  return jnp.where(jnp.any(grad != 0.0), norms.normalize("l2", grad), noise)
 
 
 def farthest(norm: str, image: Array) -> Array:
@@ -51,7 +51,7 @@ def farthest(norm: str, image: Array) -> Array:
 
 
 class DDNState(NamedTuple):
-  """Where the attack looks next, the norm it aims at, the steps taken, and a spare direction."""
+  """The point to evaluate next, the norm it aims at, the steps taken, and a spare direction."""
 
   image: Array
   radius: Array
@@ -98,7 +98,7 @@ class DDN:
     delta = image - problem.image + alpha * direction(point.grad, state.noise)
     radius = radius * jnp.where(success, 1.0 - self.gamma, 1.0 + self.gamma)
     radius = jnp.minimum(radius, farthest("l2", problem.image))
-    image = jnp.clip(problem.image + radius * norms.normalise("l2", delta), 0.0, 1.0)
+    image = jnp.clip(problem.image + radius * norms.normalize("l2", delta), 0.0, 1.0)
     return DDNState(image, radius, state.step + 1, state.noise), point.probe
 
   def candidate(self, problem: Problem, state: DDNState) -> Array:

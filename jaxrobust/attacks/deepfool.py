@@ -1,4 +1,4 @@
-"""DeepFool: steps onto the nearest linearised boundary until it is crossed.
+"""DeepFool: steps onto the nearest linearized boundary until it is crossed.
 
 Moosavi-Dezfooli et al. 2016 (arXiv:1511.04599):
   k  = argmin_k |z_k - z_y| / |w_k|_q,  w_k = ∇(z_k - z_y),  over the most likely wrong classes
@@ -40,7 +40,7 @@ _CLEAR = 4e-6
 
 
 class DeepFoolState(NamedTuple):
-  """Where to look next, the sum of all moves without overshoot, and whether the boundary has been crossed."""
+  """The point to evaluate next, the sum of all moves without overshoot, and whether the boundary has been crossed."""
 
   image: Array
   total: Array

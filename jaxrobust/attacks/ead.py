@@ -1,6 +1,6 @@
 """EAD, the elastic-net attack: sparse perturbations by iterated shrinkage.
 
-  minimise  c · hinge(x') + |x' - x|_2² + beta · |x' - x|_1  over the box, for a sequence of c
+  minimize  c · hinge(x') + |x' - x|_2² + beta · |x' - x|_1  over the box, for a sequence of c
   z       = delta - alpha_k · (c · ∇ hinge + 2 · delta)
   delta   <- sign(z) · max(|z| - beta, 0),  clipped into the box
 
@@ -9,7 +9,7 @@ attack. `num_steps` is an upper bound: see `const_search` for how rounds end.
 Source: Chen et al. 2018 (arXiv:1709.04114) and their code: 9 values of c from 1e-3, alpha from 0.01 as the square
 root of what is left of the round, threshold beta (not alpha · beta). beta 0.01 as in foolbox 3; the authors' code
 has 0.001. Deviations: 1,000 steps per round (authors and foolbox: 10,000). ISTA without the momentum of FISTA: the
-point that is shrunk is the point that is looked at, so a step costs one evaluation where FISTA with a decision
+point that is shrunk is the point that is evaluated, so a step costs one evaluation where FISTA with a decision
 costs two, and it found closer images on the reference network. A round without a success ends early by the rule
 of `const_search`; one with a success takes all its steps, since the smaller alpha of its end still gains much.
 """
@@ -34,14 +34,14 @@ _SMALLEST_DECAY = 0.1
 
 
 class EADState(NamedTuple):
-  """Where the attack looks next, and the search for c."""
+  """The point to evaluate next, and the search for c."""
 
   image: Array
   search: ConstSearch
 
 
 def shrink(z: Array, threshold: float) -> Array:
-  """Soft thresholding: every entry moves towards zero by `threshold` and stops there.
+  """Soft thresholding: every entry moves toward zero by `threshold` and stops there.
 
   >>> shrink(jnp.array([0.5, -0.25, 0.1]), 0.25).tolist()
   [0.25, -0.0, 0.0]

@@ -1,12 +1,12 @@
-"""Fast adaptive boundary attack: the closest adversarial image, by steps onto linearised boundaries.
+"""Fast adaptive boundary attack: the closest adversarial image, by steps onto linearized boundaries.
 
-Croce and Hein 2020 (arXiv:1907.02044). Each step looks at the current point x and linearises the boundaries there:
-  z   = x, or if x is adversarial x_0 + beta·(x - x_0): a step back towards the image
-  π   = the linearised boundary nearest to z
+Croce and Hein 2020 (arXiv:1907.02044). Each step evaluates the current point x and linearizes the boundaries there:
+  z   = x, or if x is adversarial x_0 + beta·(x - x_0): a step back toward the image
+  π   = the linearized boundary nearest to z
   x'  = (1 - α)·(z + eta·d(z, π)) + α·(x_0 + eta·d(x_0, π)), clipped to the box
 with d(u, π) the shortest move from u onto π inside the box and α = min(|d(z)| / (|d(z)| + |d(x_0)|), alpha_max).
 
-Norms l1, l2, linf. `fab` looks at the boundaries of the `target_classes` most likely wrong classes, one backward
+Norms l1, l2, linf. `fab` uses the boundaries of the `target_classes` most likely wrong classes, one backward
 pass each; `fab-t` at one alone: run it once per target (`Stage(attack, rank=k)`), as AutoAttack does with nine. With
 a target, either steps onto the boundary of the target against its strongest rival, and the target must win. Where the
 target only shows a way and any wrong class will do (`steer`), it is the boundary of target and label.
@@ -15,9 +15,9 @@ Defaults and sources: alpha_max 0.1, eta 1.05, beta 0.9, 100 steps, no random st
 `random_start` is its second and later restarts: a uniform (linf) or Gaussian (l2, l1) direction of length eps/2;
 where the search has no budget, eps is the authors' default, 0.3 (linf), 1 (l2) or 5 (l1).
 Known deviations from the authors' code:
-  * Boundaries are linearised at x even where the step goes on from z: theirs evaluates the model at both. That is
+  * Boundaries are linearized at x even where the step goes on from z: theirs evaluates the model at both. That is
     one forward pass per step less, and most distances come out smaller (tests/attacks/test_fab.py). `revisit`
-    looks at z as well: 200 steps then contain the authors' 100 iterations.
+    evaluates z as well: 200 steps then contain the authors' 100 iterations.
   * The boundaries of 9 classes, not all: the same up to 10 classes, and affordable for 1000.
   * Their targets only steer. Ours do in AutoAttack; elsewhere the target must win, which often is nearer all the same.
 With `steer` and `revisit` the distances are the authors' (tests/attacks/test_fab.py).
@@ -31,7 +31,7 @@ from typing import ClassVar, NamedTuple
 import jax.numpy as jnp
 
 from jaxrobust.attacks import losses, norms
-from jaxrobust.attacks.hyperplane import against, boundaries, likely_wrong, nearest, towards
+from jaxrobust.attacks.hyperplane import against, boundaries, likely_wrong, nearest, toward
 from jaxrobust.attacks.registry import ATTACKS, check_steps
 from jaxrobust.core.budget import check_norm
 from jaxrobust.core.errors import InputError
@@ -42,7 +42,7 @@ _START = {"linf": 0.3, "l2": 1.0, "l1": 5.0}
 
 
 class FABState(NamedTuple):
-  """Where the attack looks next, and whether that is a step back from an adversarial point."""
+  """The point to evaluate next, and whether that is a step back from an adversarial point."""
 
   image: Array
   back: Array
@@ -51,11 +51,11 @@ class FABState(NamedTuple):
 @ATTACKS.register("fab")
 @dataclass(frozen=True)
 class FAB:
-  """Steps onto the nearest linearised boundary, held near the image.
+  """Steps onto the nearest linearized boundary, held near the image.
 
   Attributes:
-    target_classes: how many wrong classes' boundaries a step looks at, each for a backward pass.
-    revisit: look at z too before going on from it; what the authors call an iteration then takes up to two steps.
+    target_classes: how many wrong classes' boundaries a step uses, each for a backward pass.
+    revisit: evaluate z too before going on from it; what the authors call an iteration then takes up to two steps.
     steer: a target is a direction and not the goal: a point that any wrong class wins is adversarial.
 
   Example:
@@ -109,8 +109,8 @@ class FAB:
     back = (losses.margin(seen.probe.logits, goal.label, goal.target) > 0) & ~(state.back & self.revisit)
     z = jnp.where(back, x0 + self.beta * (x - x0), x)
     gap, normal = nearest(self.norm, seen.gap + seen.normal @ (z - x), seen.normal)
-    from_z = towards(self.norm, z, normal, gap)
-    from_x0 = towards(self.norm, x0, normal, gap + normal @ (x0 - z))
+    from_z = toward(self.norm, z, normal, gap)
+    from_x0 = toward(self.norm, x0, normal, gap + normal @ (x0 - z))
     # The authors keep both lengths above 1e-8, so that two zeros weigh the same.
     near, far = (jnp.maximum(norms.distance(self.norm, move), 1e-8) for move in (from_z, from_x0))
     alpha = jnp.minimum(near / (near + far), self.alpha_max)
@@ -134,5 +134,5 @@ def FABT(  # noqa: N802 - constructors read like classes
   revisit: bool = False,
   steer: bool = False,
 ) -> FAB:
-  """FAB towards one class: its target or, without one, the most likely wrong class."""
+  """FAB toward one class: its target or, without one, the most likely wrong class."""
   return FAB(norm, num_steps, alpha_max, eta, beta, 1, random_start, revisit, steer, "fab-t")

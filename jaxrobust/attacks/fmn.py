@@ -35,10 +35,10 @@ _DUAL = {"l1": "linf", "l2": "l2", "linf": "l1"}
 
 
 class FMNState(NamedTuple):
-  """Books of one image.
+  """State of one image.
 
   Attributes:
-    image: where the attack looks next.
+    image: the point to evaluate next.
     radius: of the ball it is kept in.
     best: the norm of the closest success, infinity without one.
     step: steps taken.

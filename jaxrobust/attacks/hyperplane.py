@@ -4,9 +4,9 @@ Near a point x the boundary of classes a and b is {u : gap + w·(u - x) = 0} wit
 w = ∇(z_a - z_b), both at x.
   boundaries  gaps and normals of several pairs of classes from one evaluation of the model
   nearest     which of them is closest in a norm: |gap| / dual norm of w (linf: l1; l2: l2; l1: linf)
-  towards     the shortest move from a point of the box onto a hyperplane that stays in the box, for l1, l2, linf
+  toward     the shortest move from a point of the box onto a hyperplane that stays in the box, for l1, l2, linf
 
-`towards` solves min |δ|_p  s.t.  w·δ = -gap, 0 <= x + δ <= 1 (Croce and Hein 2020, arXiv:1907.02044, section 3).
+`toward` solves min |δ|_p  s.t.  w·δ = -gap, 0 <= x + δ <= 1 (Croce and Hein 2020, arXiv:1907.02044, section 3).
 With r_i the room to the box in the direction that helps, |δ_i| is
   linf  min(t, r_i)        l2  min(t·|w_i|, r_i)        l1  r_i for the largest |w_i|, 0 for the rest, one in between
 and t makes up for the gap. What t buys is concave and piecewise linear in t, so Newton's method from t = 0 climbs
@@ -36,7 +36,7 @@ Pairs = tuple[Array, Array]
 
 
 class Boundaries(NamedTuple):
-  """Linearised boundaries seen from one point.
+  """Linearized boundaries seen from one point.
 
   Attributes:
     gap: (K,) z_a - z_b; negative while b is ahead, zero where not finite.
@@ -102,16 +102,16 @@ def span(norm: str, gap: Array, normal: Array) -> Array:
   return jnp.where(size > 0, jnp.abs(gap) / jnp.where(size > 0, size, 1.0), jnp.inf)
 
 
-def towards(norm: str, point: Array, normal: Array, gap: Array) -> Array:
+def toward(norm: str, point: Array, normal: Array, gap: Array) -> Array:
   """The shortest move δ with normal·δ = -gap that keeps a point in the box, or as much of it as the box allows.
 
   All vectors are flat.
 
   Example:
     >>> x, w = jnp.array([0.5, 0.5]), jnp.array([1.0, 3.0])
-    >>> [[round(float(d), 2) for d in towards(norm, x, w, 1.0)] for norm in ("l1", "l2", "linf")]
+    >>> [[round(float(d), 2) for d in toward(norm, x, w, 1.0)] for norm in ("l1", "l2", "linf")]
     [[-0.0, -0.33], [-0.1, -0.3], [-0.25, -0.25]]
-    >>> [round(float(d), 2) for d in towards("linf", jnp.array([0.5, 0.1]), w, 0.5)]
+    >>> [round(float(d), 2) for d in toward("linf", jnp.array([0.5, 0.1]), w, 0.5)]
     [-0.2, -0.1]
   """
   scale = jnp.max(jnp.abs(normal))

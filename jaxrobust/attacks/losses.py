@@ -1,6 +1,6 @@
 """What attacks climb: each loss takes one logit vector and grows as the attack succeeds.
 
-With a target (>= 0) a loss grows towards the target, without one away from the label; the target is
+With a target (>= 0) a loss grows toward the target, without one away from the label; the target is
 traced, so one program serves both. The losses that need several classes check the static length of
 the logits: JAX clamps indices that are out of range, so nothing else would notice.
 """
@@ -94,8 +94,8 @@ def cross_entropy(logits: Array, label: Array, target: Array) -> Array:
   # -log softmax_y = softplus(logsumexp of the others - z_y). Written so, its gradient has no 1 - softmax_y, which
   # cancels in float32 from margins of about 16 on and would look like gradient masking.
   away = jax.nn.softplus(_others(logits, label) - at(logits, label))
-  towards = -jax.nn.softplus(_others(logits, target) - at(logits, target))
-  return jnp.where(target >= 0, towards, away)
+  toward = -jax.nn.softplus(_others(logits, target) - at(logits, target))
+  return jnp.where(target >= 0, toward, away)
 
 
 def _others(logits: Array, index: Array) -> Array:
@@ -107,8 +107,8 @@ def _others(logits: Array, index: Array) -> Array:
 def margin(logits: Array, label: Array, target: Array) -> Array:
   """max_{j≠y} z_j - z_y, or z_t - max_{j≠t} z_j with a target: positive on success."""
   away = best_other(logits, label) - at(logits, label)
-  towards = at(logits, target) - best_other(logits, target)
-  return jnp.where(target >= 0, towards, away)
+  toward = at(logits, target) - best_other(logits, target)
+  return jnp.where(target >= 0, toward, away)
 
 
 @_loss("cw", 2, "optional")

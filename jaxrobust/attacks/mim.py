@@ -1,4 +1,4 @@
-"""Momentum iterative method (MI-FGSM): PGD along an accumulated, normalised gradient.
+"""Momentum iterative method (MI-FGSM): PGD along an accumulated, normalized gradient.
 
   g_{k+1} = mu · g_k + ∇ loss / |∇ loss|_1
   x_{k+1} = P(x_k + alpha · eps · steepest(g_{k+1}))
@@ -24,7 +24,7 @@ from jaxrobust.core.types import Access, Array, Cost, LogitsFn, Probe, Problem
 
 
 class MIMState(NamedTuple):
-  """Where the attack looks next, and the gradient it has accumulated."""
+  """The point to evaluate next, and the gradient it has accumulated."""
 
   image: Array
   momentum: Array
@@ -66,7 +66,7 @@ class MIM:
 
   def step(self, model: LogitsFn, problem: Problem, state: MIMState) -> tuple[MIMState, Probe]:
     point = loss_and_grad(model, losses.bind(self.loss, problem), state.image)
-    momentum = self.decay * state.momentum + norms.normalise("l1", point.grad)
+    momentum = self.decay * state.momentum + norms.normalize("l1", point.grad)
     move = norms.steepest(self.norm, momentum, cast(float, self.step_size) * problem.eps, state.image)
     image = norms.project(self.norm, state.image + move, problem.image, problem.eps)
     return MIMState(image, momentum), point.probe

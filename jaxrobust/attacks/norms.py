@@ -23,7 +23,7 @@ from jaxrobust.core.types import Array
 _BISECTIONS = 30
 
 
-def normalise(norm: str, grad: Array) -> Array:
+def normalize(norm: str, grad: Array) -> Array:
   """`grad` scaled to norm 1, whatever its size; zero stays exactly zero."""
   scale = jnp.max(jnp.abs(grad))
   unit = grad / jnp.where(scale > 0, scale, 1.0)
@@ -31,36 +31,36 @@ def normalise(norm: str, grad: Array) -> Array:
   return unit / jnp.where(size > 0, size, 1.0)
 
 
-def project(norm: str, image: Array, centre: Array, eps: Array) -> Array:
-  """Maps `image` into the eps-ball around `centre` and the box.
+def project(norm: str, image: Array, center: Array, eps: Array) -> Array:
+  """Maps `image` into the eps-ball around `center` and the box.
 
-  >>> centre = jnp.array([0.5, 0.5])
-  >>> project("linf", jnp.array([0.9, 0.4]), centre, 0.2).tolist()
+  >>> center = jnp.array([0.5, 0.5])
+  >>> project("linf", jnp.array([0.9, 0.4]), center, 0.2).tolist()
   [0.699999988079071, 0.4000000059604645]
   """
   if norm == "linf":
-    return jnp.clip(image, jnp.maximum(centre - eps, 0.0), jnp.minimum(centre + eps, 1.0))
+    return jnp.clip(image, jnp.maximum(center - eps, 0.0), jnp.minimum(center + eps, 1.0))
   if norm == "l2":
-    # A point of the ball moves towards the centre when it is clipped into a box that holds the centre.
-    # (optax's projection divides 0 by 0 at the centre of an empty ball and inf by inf in an endless one.)
-    delta = image - centre
+    # A point of the ball moves toward the center when it is clipped into a box that holds the center.
+    # (optax's projection divides 0 by 0 at the center of an empty ball and inf by inf in an endless one.)
+    delta = image - center
     length = distance("l2", delta)
     shrink = jnp.where(length > eps, eps / jnp.where(length > 0, length, 1.0), 1.0)
-    return jnp.clip(centre + shrink * delta, 0.0, 1.0)
-  return _project_l1_box(image, centre, eps)
+    return jnp.clip(center + shrink * delta, 0.0, 1.0)
+  return _project_l1_box(image, center, eps)
 
 
-def _project_l1_box(image: Array, centre: Array, eps: Array) -> Array:
-  """The exact Euclidean projection onto {|u - centre|_1 <= eps} ∩ [0, 1]^d.
+def _project_l1_box(image: Array, center: Array, eps: Array) -> Array:
+  """The exact Euclidean projection onto {|u - center|_1 <= eps} ∩ [0, 1]^d.
 
-  The solution is |delta_i| = clip(|w_i| - lam, 0, room_i) with w = image - centre and room_i the way to the
+  The solution is |delta_i| = clip(|w_i| - lam, 0, room_i) with w = image - center and room_i the way to the
   box in w_i's direction; lam >= 0 solves sum |delta_i| = eps. The sum is piecewise linear and falling in
   lam: bisection finds the piece, one division the exact lam on it. (Croce and Hein 2021, arXiv:2103.01208,
   give the problem; they sort the breakpoints, which costs more here than thirty sweeps.)
   """
-  delta = image - centre
+  delta = image - center
   magnitude = jnp.abs(delta)
-  room = jnp.where(delta > 0, 1.0 - centre, centre)
+  room = jnp.where(delta > 0, 1.0 - center, center)
 
   def size(lam: Array | float) -> Array:
     return jnp.clip(magnitude - lam, 0.0, room)
@@ -74,11 +74,11 @@ def _project_l1_box(image: Array, centre: Array, eps: Array) -> Array:
   exact = (jnp.sum(jnp.where(free, magnitude, 0.0)) + jnp.sum(full) - eps) / jnp.maximum(count, 1)
   lam = jnp.where(count > 0, jnp.clip(exact, low, high), high)
   inside = jnp.sum(size(0.0)) <= eps
-  return jnp.clip(centre + jnp.sign(delta) * size(jnp.where(inside, 0.0, lam)), 0.0, 1.0)
+  return jnp.clip(center + jnp.sign(delta) * size(jnp.where(inside, 0.0, lam)), 0.0, 1.0)
 
 
 def _total(values: Array) -> Array:
-  """The sum as a dot product with ones, which XLA:CPU vectorises, as it does not a plain float sum."""
+  """The sum as a dot product with ones, which XLA:CPU vectorizes, as it does not a plain float sum."""
   return jnp.dot(values.ravel(), jnp.ones(values.size, values.dtype), precision="highest")
 
 
@@ -108,12 +108,12 @@ def steepest(norm: str, grad: Array, length: Array, image: Array) -> Array:
   if norm == "linf":
     return length * jnp.sign(grad)
   if norm == "l2":
-    return length * normalise("l2", grad)
+    return length * normalize("l2", grad)
   return _steepest_l1(grad, length, image)
 
 
 def _steepest_l1(grad: Array, length: Array, image: Array) -> Array:
-  magnitude = jnp.abs(normalise("linf", grad))
+  magnitude = jnp.abs(normalize("linf", grad))
   room = jnp.where(grad > 0, 1.0 - image, image) * (grad != 0)
   low, high = _bisect(lambda tau: _total(jnp.where(magnitude > tau, room, 0.0)) > length, jnp.zeros(()), jnp.ones(()))
   everything = jnp.sum(room) <= length
@@ -131,21 +131,21 @@ def random_direction(norm: str, key: Array, shape: tuple[int, ...]) -> Array:
     noise = jax.random.uniform(unrolled(key), shape, minval=-1.0, maxval=1.0)
   else:
     noise = jax.random.normal(key, shape)
-  return normalise(norm, noise)
+  return normalize(norm, noise)
 
 
-def random_start(norm: str, key: Array, centre: Array, eps: Array) -> Array:
-  """A point drawn uniformly from the eps-ball around `centre`, clipped into the box."""
+def random_start(norm: str, key: Array, center: Array, eps: Array) -> Array:
+  """A point drawn uniformly from the eps-ball around `center`, clipped into the box."""
   if norm == "linf":
-    delta = jax.random.uniform(unrolled(key), centre.shape, minval=-1.0, maxval=1.0)
+    delta = jax.random.uniform(unrolled(key), center.shape, minval=-1.0, maxval=1.0)
   elif norm == "l2":
     direction, radius = jax.random.split(key)
-    unit = normalise("l2", jax.random.normal(direction, centre.shape))
-    delta = unit * jax.random.uniform(radius) ** (1.0 / centre.size)
+    unit = normalize("l2", jax.random.normal(direction, center.shape))
+    delta = unit * jax.random.uniform(radius) ** (1.0 / center.size)
   else:
     # Laplace magnitudes over their sum plus one more exponential: uniform in the l1 ball.
     signs, sizes = jax.random.split(key)
-    magnitude = jax.random.exponential(sizes, (centre.size + 1,))
-    sign = jax.random.rademacher(signs, centre.shape, dtype=centre.dtype)
-    delta = sign * (magnitude[:-1] / jnp.sum(magnitude)).reshape(centre.shape)
-  return jnp.clip(centre + eps * delta, 0.0, 1.0)
+    magnitude = jax.random.exponential(sizes, (center.size + 1,))
+    sign = jax.random.rademacher(signs, center.shape, dtype=center.dtype)
+    delta = sign * (magnitude[:-1] / jnp.sum(magnitude)).reshape(center.shape)
+  return jnp.clip(center + eps * delta, 0.0, 1.0)

@@ -28,14 +28,14 @@ from jaxrobust.core.types import Access, Array, Cost, LogitsFn, Probe, Problem
 
 
 class PGDState(NamedTuple):
-  """Where the attack looks next."""
+  """The point to evaluate next."""
 
   image: Array
 
 
 @dataclass(frozen=True)
 class PGD:
-  """Signed or normalised gradient steps, projected.
+  """Signed or normalized gradient steps, projected.
 
   Example:
     >>> PGD(num_steps=20).step_size, FGSM().num_steps, BIM().random_start

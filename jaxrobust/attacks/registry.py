@@ -75,7 +75,7 @@ _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
   "float": ("a number of at least 0", lambda value: is_number(value, Real) and 0 <= value < math.inf),
   "str": ("a name", lambda value: isinstance(value, str)),
 }
-# What steps and searches are multiples of: with zero they look at the same image again and again.
+# What steps and searches are multiples of: with zero they evaluate the same image again and again.
 _SCALES = ("step_size", "initial_const", "init_eps")
 
 
@@ -135,7 +135,7 @@ def attack_config(attack: Any) -> dict[str, Any]:
 
 
 def check_steps(num_steps: int) -> None:
-  """Refuses attacks that would look at nothing."""
+  """Refuses attacks that would evaluate nothing."""
   if not isinstance(num_steps, int) or isinstance(num_steps, bool):
     raise InputError(f"num_steps must be a whole number, got {num_steps!r}")
   if num_steps < 1:

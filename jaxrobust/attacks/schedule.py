@@ -44,7 +44,7 @@ class Outcome(NamedTuple):
   Attributes:
     success: a verified adversarial image within the item's budget.
     distance: its norm; infinity without success.
-    margin: of the goal at the last point looked at, positive on success; NaN where nobody looked.
+    margin: of the goal at the last point evaluated, positive on success; NaN where none was.
     steps: that the attack took.
   """
 
@@ -251,7 +251,7 @@ class AllSteps:
   def __post_init__(self) -> None:
     contract = contract_of(self.stage.attack)
     if contract.minimal or not contract.candidate:
-      raise InputError("images for other classifiers need a budget attack that says which point it looks at next")
+      raise InputError("images for other classifiers need a budget attack that says which point it evaluates next")
     stops = self.stops or (contract.num_steps,)
     if list(stops) != sorted(set(stops)) or not 1 <= stops[0] <= stops[-1] <= contract.num_steps:
       raise InputError(f"stops must rise from 1 to {contract.num_steps} at the most, got {stops}")

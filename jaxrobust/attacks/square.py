@@ -40,7 +40,7 @@ _TINY = 1e-12
 
 
 class SquareState(NamedTuple):
-  """The best point with its loss, the candidate to look at next, and the queries made."""
+  """The best point with its loss, the candidate to evaluate next, and the queries made."""
 
   best: Array
   loss: Array
@@ -211,7 +211,7 @@ def _inside(norm: str, problem: Problem, delta: Array) -> Array:
   # Flat vectors: XLA:CPU sums over a last axis of three channels ten times slower.
   image, delta = problem.image.ravel(), delta.ravel()
   if norm == "l2":
-    delta = problem.eps * norms.normalise("l2", delta)
+    delta = problem.eps * norms.normalize("l2", delta)
   return norms.project(norm, image + delta, image, problem.eps).reshape(problem.image.shape)
 
 

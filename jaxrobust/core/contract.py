@@ -31,7 +31,7 @@ class Contract(NamedTuple):
   """The declarations of an attack; see `core.types.Attack`.
 
   Attributes:
-    candidate: whether the attack says which point it looks at next.
+    candidate: whether the attack says which point it evaluates next.
   """
 
   threat: Threat

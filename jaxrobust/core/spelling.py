@@ -16,6 +16,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _CURRENT = {
   "colour-jitter": "color-jitter",
   "grey": "gray",
+  "looked": "point_query",
   "normalise": "normalize",
   "optimiser": "optimizer",
   "randomised": "randomized",
@@ -54,7 +55,8 @@ def accepts_old_names(function: F) -> F:
   """
 
   if isinstance(function, type):
-    function.__init__ = accepts_old_names(function.__init__)  # type: ignore[misc]
+    for name in ("__new__", "_replace") if issubclass(function, tuple) else ("__init__",):
+      setattr(function, name, accepts_old_names(getattr(function, name)))
     return function
 
   @functools.wraps(function)

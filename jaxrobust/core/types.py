@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import jax
 
+from jaxrobust.core.spelling import accepts_old_names
 from jaxrobust.core.threat import Threat
 
 Array = jax.Array
@@ -39,6 +40,7 @@ class Problem(NamedTuple):
   start: Array | None = None
 
 
+@accepts_old_names
 class Probe(NamedTuple):
   """A point at which the model was just evaluated.
 
@@ -46,7 +48,7 @@ class Probe(NamedTuple):
     image: the point.
     logits: the model's answer there: logits or, with decision access, whether the goal is met.
     queries: evaluations of the model that this step made; exact, may be traced.
-    looked: how many of them had been made once the point was answered; None for all. A success there ends the attack,
+    point_query: which of them, counted from 1, was the point's own; None for the last. A success there ends the attack,
       and what the step asked after it is not counted.
     done: the attack has nothing left to try for this image.
     nan: the gradient at the point was not finite (counted; such an example is never robust).
@@ -57,7 +59,7 @@ class Probe(NamedTuple):
   image: Array
   logits: Array
   queries: Array | int
-  looked: Array | int | None = None
+  point_query: Array | int | None = None
   done: Array | bool = False
   nan: Array | bool = False
   flat: Array | bool = False
@@ -92,10 +94,10 @@ class Attack(Protocol):
     num_steps: steps at the most.
 
   Optional:
-    candidate(problem, state) -> image: the point that the attack looks at next, or (image, witness). Once all steps are
-      spent the engine looks at it with a forward pass alone, which saves the gradient that an extra step would waste.
+    candidate(problem, state) -> image: the point that the next step evaluates, or (image, witness). Once all steps are
+      spent the engine evaluates it by a forward pass alone, which saves the gradient that an extra step would waste.
     max_queries: the budget of a query attack; the engine ends it before a step that could go beyond.
-    may_leave_ball: the attack looks outside its ball on purpose; such points are no successes.
+    may_leave_ball: the attack evaluates points outside its ball on purpose; such points are no successes.
     needs_start: the attack wants `problem.start`.
     name: for ids and tables; the class in lower case otherwise.
   """
@@ -120,5 +122,5 @@ class Attack(Protocol):
     ...
 
   def step(self, model: Callable, problem: Problem, state: State) -> tuple[State, Probe]:
-    """Looks at the current point, updates the state and moves to the next point."""
+    """Evaluates the current point, updates the state and moves to the next point."""
     ...

@@ -3,7 +3,7 @@
   gradient  model(image) -> logits, which can be differentiated
   score     model(image) -> logits; differentiating them is an error
   decision  model(image) -> whether the goal is met, by the engine's own rule
-An oracle of its own (an argmax, say) would let an attack settle on points that the verification calls ties.
+An oracle of its own (an argmax, say) would let an attack end at points that the verification calls ties.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ def model_for(
   step: Array | int,
   samples: int = 1,
 ) -> Callable:
-  """Returns the model as one step of an attack may see it; every query of a randomised classifier draws anew."""
+  """Returns the model as one step of an attack may see it; every query of a randomized classifier draws anew."""
   key = problem.key
-  if classifier.randomised:
+  if classifier.randomized:
     key = jax.random.fold_in(jax.random.fold_in(key, _MODEL_STREAM), step)
   logits = ImageLogits(classifier, key, samples)
   if access == "gradient":

@@ -32,7 +32,7 @@ class AttackResult(NamedTuple):
     distance: norm of the smallest perturbation found; 0 where already misclassified, infinity where none was found.
       That of a minimal attack may lie beyond `eps`, and is then no success.
     queries: forward passes the attack spent.
-    correct: classified as labelled before the attack.
+    correct: classified as labeled before the attack.
     nan: points where logits or gradients were not finite; such an example is never `robust`.
     robust: correct, not broken, and no non-finite numbers on the way.
     stats: totals of the run.
@@ -134,7 +134,7 @@ def attack_images(
     targets: wanted classes; success then means reaching them.
     seed: all randomness follows from it and the ids.
     restarts: random restarts of a single attack.
-    samples: of randomised classifiers, forward passes per query; 20 for attacks with gradients, 1 for others.
+    samples: of randomized classifiers, forward passes per query; 20 for attacks with gradients, 1 for others.
     verdict_samples: the same for the verdict on an image.
     batch_size: examples worked on at once.
     options: everything about how the machine is used; excludes batch_size.

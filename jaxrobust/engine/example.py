@@ -66,7 +66,7 @@ class ExampleState:
   answers: dict[tuple[float, int, int], np.ndarray] | None = None
 
   def answer(self, eps: float, steps: int, judge: int, logits: np.ndarray) -> None:
-    """Books what another classifier says of an image."""
+    """Records what another classifier says of an image."""
     self.answers = {} if self.answers is None else self.answers
     self.answers[eps, steps, judge] = logits
 
@@ -107,7 +107,7 @@ class Verdict(NamedTuple):
     disagreements: successes that an attack saw but the verification did not confirm.
     softmax: the clean output looks like probabilities instead of logits.
     label, target: of the example. clean_prediction: of the clean image; -1 for an output that is not finite.
-    broken_at: attack steps after which it was first broken (a step moves, then the point is looked at); 0 where the
+    broken_at: attack steps after which it was first broken (a step moves, then the point is evaluated); 0 where the
       clean image or a random start already was adversarial, -1 where it never was.
     logits: of the adversarial image; without one of the last point that was judged, or of the clean image.
     tolerance: how far beyond a budget rounding may carry the distance; that of the verification.
@@ -185,7 +185,7 @@ class EngineStats:
   """Running totals; `useful` over `slot` steps is the fraction of device work that was needed.
 
   `forwards`, `backwards` and `judged` are what the attacks need as they are written: a gradient at every point
-  they look at, and a verification of every success. Judging candidates first needs less than that, so efficiency may
+  they evaluate, and a verification of every success. Judging candidates first needs less than that, so efficiency may
   exceed one. `waited` are seconds for which the host waited for the devices.
   """
 

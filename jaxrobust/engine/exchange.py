@@ -34,13 +34,13 @@ def _exchange(
 ) -> None:
   """Exchanges up to `width` rows of each device."""
   outbox, local = engine.outbox, len(group.items) // pool.devices
-  peeked = group.judgement is not None
+  peeked = group.judgment is not None
   judged = [[row for row in some if row in succeeded and _is_judged(pool, succeeded[row], peeked)] for some in rows]
   if not outbox.room([len(some) for some in judged]):
     engine.flush()
   entries = np.zeros(pool.devices * width, ENTRY)
   entries["row"], entries["outbox"] = local, outbox.local  # Beyond the end: padding.
-  departures = Departures(engine.turns, pool.program, None, None, group.judgement)
+  departures = Departures(engine.turns, pool.program, None, None, group.judgment)
   entering: list[tuple[int, WorkItem]] = []
   changed: list[int] = []
   # A row of each device in turn: the last waiting items spread over all of them.
@@ -124,7 +124,7 @@ def _leave(
   assert work is not None
   departures.works.append(work)
   departures.rows.append(index)
-  if _is_judged(pool, found, group.judgement is not None):
+  if _is_judged(pool, found, group.judgment is not None):
     stop = work.item.stops[work.pause] if work.item.stops else -1
     entries["outbox"][index] = engine.outbox.add(device, work, stop)
     if engine.draws_verdicts:

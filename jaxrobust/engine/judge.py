@@ -36,7 +36,7 @@ class Candidates(NamedTuple):
   Attributes:
     image, original: the image and what it was made from.
     label, target: as in `Problem`.
-    key: words, for the draws of a randomised classifier.
+    key: words, for the draws of a randomized classifier.
     witness: what the image was rendered from, or None.
   """
 
@@ -48,11 +48,11 @@ class Candidates(NamedTuple):
   witness: Any = None
 
 
-class Judgement(NamedTuple):
+class Judgment(NamedTuple):
   """What the classifier says of an image, and where the image lies; one row per image.
 
   Attributes:
-    logits: float32; the mean over samples where the classifier is randomised.
+    logits: float32; the mean over samples where the classifier is randomized.
     margin: of the goal; positive where it is met.
     met: whether the image meets the goal, by more than rounding errors.
     nan: whether any logit is not finite.
@@ -75,14 +75,14 @@ def as_floats(images: Array) -> Array:
 
 def judge_one(
   classifier: Classifier, threat: Threat, targeted: Array | bool, row: Candidates, samples: int
-) -> Judgement:
+) -> Judgment:
   """Returns what the classifier says of one candidate."""
   logits = ImageLogits(classifier, jax.random.wrap_key_data(row.key), samples)(row.image)
   valid = jnp.all((row.image >= 0.0) & (row.image <= 1.0))
   if threat.witnessed:
     rendered = threat.render(row.original, row.witness)
     valid &= jnp.all(jnp.abs(rendered - row.image) <= RENDER_ATOL)
-  return Judgement(
+  return Judgment(
     logits,
     margin(logits, row.label, jnp.where(targeted, row.target, -1)),
     goal_met(logits, row.label, row.target, targeted),
@@ -92,16 +92,16 @@ def judge_one(
   )
 
 
-def pack_judgement(judgement: Judgement) -> Array:
-  """Returns a judgement of some rows as one array of float32."""
-  numbers = [jnp.asarray(part, jnp.float32)[:, None] for part in judgement[1:]]
-  return jnp.concatenate([*numbers, judgement.logits], axis=1)
+def pack_judgment(judgment: Judgment) -> Array:
+  """Returns a judgment of some rows as one array of float32."""
+  numbers = [jnp.asarray(part, jnp.float32)[:, None] for part in judgment[1:]]
+  return jnp.concatenate([*numbers, judgment.logits], axis=1)
 
 
-def unpack_judgement(packed: np.ndarray) -> Judgement:
-  """Undoes `pack_judgement`, on the host."""
+def unpack_judgment(packed: np.ndarray) -> Judgment:
+  """Undoes `pack_judgment`, on the host."""
   margins, met, nan, distance, valid = packed[:, :5].T
-  return Judgement(packed[:, 5:], margins, met != 0, nan != 0, distance, valid != 0)
+  return Judgment(packed[:, 5:], margins, met != 0, nan != 0, distance, valid != 0)
 
 
 @functools.partial(jax.jit, static_argnames=("threat", "rows", "samples", "mesh", "with_images"))
@@ -117,7 +117,7 @@ def judge(
   mesh: Mesh,
   with_images: bool,
 ) -> tuple[Array, Array | None]:
-  """Judges the first `rows` candidates of each device; returns packed judgements and, where wanted, the images.
+  """Judges the first `rows` candidates of each device; returns packed judgments and, where wanted, the images.
 
   Args:
     arrays, threat: the two parts of a threat, see `core.contract.split_threat`.
@@ -127,7 +127,7 @@ def judge(
     first = jax.tree.map(lambda leaf: leaf[:rows], candidates)
     measure = join_threat(threat, arrays)
     judged = jax.vmap(lambda row: judge_one(classifier, measure, targeted, row, samples))(first)
-    return pack_judgement(judged), first.image if with_images else None
+    return pack_judgment(judged), first.image if with_images else None
 
   specs = (PartitionSpec(), PartitionSpec(), PartitionSpec(), PartitionSpec(AXIS))
   return jax.shard_map(local, mesh=mesh, in_specs=specs, out_specs=PartitionSpec(AXIS), check_vma=False)(
@@ -154,7 +154,7 @@ def empty_outbox(rows: int, image_shape: tuple[int, ...], witness: Any, mesh: Me
   return jax.device_put(Candidates._make(rows_of), row_sharding(mesh))
 
 
-def judge_logits(logits: np.ndarray, labels: np.ndarray, targets: np.ndarray, targeted: bool) -> Judgement:
+def judge_logits(logits: np.ndarray, labels: np.ndarray, targets: np.ndarray, targeted: bool) -> Judgment:
   """Returns what known logits of unperturbed images mean for a goal, on the host: the devices are busy.
 
   Comparisons and one difference of float32, so the same to the last bit as `margin` and `goal_met`.
@@ -166,4 +166,4 @@ def judge_logits(logits: np.ndarray, labels: np.ndarray, targets: np.ndarray, ta
   with np.errstate(invalid="ignore"):
     margins = mine - others if targeted else others - mine
     met = (margins > np.float32(MARGIN_RTOL) * np.abs(logits).max(1)) | bad
-  return Judgement(logits, margins, met, bad, np.zeros(count, np.float32), np.ones(count, bool))
+  return Judgment(logits, margins, met, bad, np.zeros(count, np.float32), np.ones(count, bool))

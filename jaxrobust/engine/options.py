@@ -105,7 +105,7 @@ def check_precision(precision: str) -> None:
 
 
 def check_samples(*samples: int | None) -> None:
-  """Raises InputError where a randomised classifier would be evaluated less than once."""
+  """Raises InputError where a randomized classifier would be evaluated less than once."""
   for count in samples:
     if count is not None and count < 1:
       raise InputError(f"samples must be at least 1, got {count}")

@@ -52,12 +52,12 @@ class Outbox:
 
   @property
   def judged_rows(self) -> int:
-    """The places per device that a judgement must cover: a quarter of them if that is enough, else all."""
+    """The places per device that a judgment must cover: a quarter of them if that is enough, else all."""
     quarter = self.local // 4
     return quarter if quarter >= 4 and max(self.used) <= quarter else self.local
 
   def take(self, rows: int) -> list[tuple[int, WorkItem, int]]:
-    """Empties the outbox; returns the items by their places in a judgement of so many rows per device."""
+    """Empties the outbox; returns the items by their places in a judgment of so many rows per device."""
     items = [(place // self.local * rows + place % self.local, work, stop) for place, work, stop in self.items]
     self.items, self.used = [], [0] * self.devices
     return items

@@ -17,7 +17,7 @@ class CleanBatch:
 
   Attributes:
     turn: in which it was sent off.
-    packed: the judgements to come, one array per judge.
+    packed: the judgments to come, one array per judge.
     logits: instead of them, what an earlier run has kept.
   """
 
@@ -55,7 +55,7 @@ class Judged:
 
   Attributes:
     entries: (row in the arrays, item, steps after which the candidate was taken).
-    packed: the judgements to come, one array per judge. images: the candidates, where somebody wants them.
+    packed: the judgments to come, one array per judge. images: the candidates, where somebody wants them.
   """
 
   turn: int

@@ -68,7 +68,7 @@ class SlotGroup:
     items: what sits in each slot.
     occupied: where something does. fresh: where it came after the last dispatch.
     flags: of the last dispatch, not read yet.
-    judgement: of the last dispatch, if that was a peek.
+    judgment: of the last dispatch, if that was a peek.
   """
 
   slots: Slots | None = None
@@ -76,7 +76,7 @@ class SlotGroup:
   occupied: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
   fresh: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
   flags: Any = None
-  judgement: Any = None
+  judgment: Any = None
   active: int = 0
 
   def fill(self, slots: Slots, items: list[WorkItem | None]) -> None:
@@ -85,7 +85,7 @@ class SlotGroup:
     self.occupied = np.array([item is not None for item in items], bool)
     self.fresh = np.zeros(len(items), bool)
     self.active = int(self.occupied.sum())
-    self.flags = self.judgement = None
+    self.flags = self.judgment = None
 
 
 class Pool:
@@ -149,12 +149,12 @@ class Pool:
     if group.flags is None:
       return np.zeros(0, int), np.zeros(0, bool)
     flags = device.read(group.flags)
-    peeked, group.flags = group.judgement is not None, None
+    peeked, group.flags = group.judgment is not None, None
     rows = np.flatnonzero((flags != ACTIVE) & group.occupied)
     found = flags[rows] == FOUND
     if peeked:
       self.rate.add(group.active, int(found.sum()))
-    elif not self.peeking:  # A success at the first point that an item looks at comes from no move.
+    elif not self.peeking:  # A success at the first point that an item evaluates comes from no move.
       moved = group.occupied & ~group.fresh
       self.rate.add(int(moved.sum()), int((found & ~group.fresh[rows]).sum()))
     return rows, found

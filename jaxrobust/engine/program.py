@@ -38,7 +38,7 @@ class Program:
   Attributes:
     attack: the attack value, the arrays of its threat left out.
     rule: its contract, the arrays of its threat left out.
-    samples: passes per query of a randomised classifier.
+    samples: passes per query of a randomized classifier.
     verdict_samples: the same for a verdict.
     steps: K, steps per dispatch.
     mesh: the devices.
@@ -78,7 +78,7 @@ class Program:
 
 
 def candidate_of(attack: Attack, problem: Problem, state: Any) -> tuple[Array, Any]:
-  """Returns the point that an attack looks at next, with its witness if there is one."""
+  """Returns the point that an attack evaluates next, with its witness if there is one."""
   found = attack.candidate(problem, state)  # type: ignore[attr-defined]
   return found if attack.threat.witnessed else (found, None)
 

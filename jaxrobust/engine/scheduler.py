@@ -28,7 +28,7 @@ from jaxrobust.core.types import Attack
 from jaxrobust.engine.device import Device
 from jaxrobust.engine.example import CleanLogits, EngineStats, Examples, Source, Verdict, WorkItem
 from jaxrobust.engine.exchange import exchange_rows
-from jaxrobust.engine.judge import unpack_judgement
+from jaxrobust.engine.judge import unpack_judgment
 from jaxrobust.engine.memory import fitting_size, group_size
 from jaxrobust.engine.options import EngineOptions
 from jaxrobust.engine.outbox import Outbox
@@ -40,7 +40,7 @@ from jaxrobust.engine.starts import POOL, StartPool
 from jaxrobust.engine.take_in import take_in
 from jaxrobust.engine.trial import check_query_budget, check_step
 
-# Passes of a randomised classifier: for a gradient or a verdict, and for a query of an attack without gradients.
+# Passes of a randomized classifier: for a gradient or a verdict, and for a query of an attack without gradients.
 SAMPLES = 20
 
 
@@ -54,10 +54,10 @@ class Engine:
     eps: the budget; infinity for minimal attacks.
     seed: with the example's id, the only source of randomness.
     targeted: whether success means the example's target class.
-    samples: passes per query of a randomised classifier; None for 20 with gradients, and 1 without.
+    samples: passes per query of a randomized classifier; None for 20 with gradients, and 1 without.
     verdict_samples: passes per verdict on an image.
     options: how to use the machine.
-    clean: what earlier runs on the same examples learnt of them before any attack; extended by this one.
+    clean: what earlier runs on the same examples learned of them before any attack; extended by this one.
     wants_image: of which examples (by position) adversarial images come back; None for none.
     budgets: of minimal attacks, for which it is kept when each was first reached.
     victims: other classifiers that are shown the same images.
@@ -98,7 +98,7 @@ class Engine:
     self.wants_image = wants_image
     self.budgets = tuple(float(budget) for budget in budgets) if schedule.minimal else ()
     self.stats = EngineStats()
-    self.draws_verdicts = any(judge.randomised for judge in self.judges)
+    self.draws_verdicts = any(judge.randomized for judge in self.judges)
     attacks = [bind_threat(stage.attack, self.classifier) for stage in schedule.stages]
     self.threat = attacks[0].threat if attacks else Norm("linf")
     self._threat, arrays = split_threat(self.threat)
@@ -124,13 +124,13 @@ class Engine:
     pool_of = []
     for attack in attacks:
       samples = self.samples if self.samples is not None else SAMPLES if attack.access == "gradient" else 1
-      samples = samples if self.classifier.randomised else 1
+      samples = samples if self.classifier.randomized else 1
       check_query_budget(attack, samples)
       check_step(attack, self.source.image_shape, self.classifier.num_classes)
       program, _ = Program.of(
         attack,
         samples=samples,
-        verdict_samples=self.verdict_samples if self.classifier.randomised else 1,
+        verdict_samples=self.verdict_samples if self.classifier.randomized else 1,
         steps=self.options.steps_of(attack),
         mesh=self.options.devices,
         budgets=self.budgets if attack.minimal else (),
@@ -142,8 +142,8 @@ class Engine:
         if self.options.slots is None:
           size = fitting_size(program, self.classifier, arrays, size, shape)
         sizes = self.options.sizes(size)
-        # A randomised classifier is judged with keys that a peek does not have, and a peek shows nothing to others.
-        may_peek = not self.classifier.randomised and not self.victims
+        # A randomized classifier is judged with keys that a peek does not have, and a peek shows nothing to others.
+        may_peek = not self.classifier.randomized and not self.victims
         pools[program] = Pool(program, arrays, self.schedule.stages, sizes, groups, shape, may_peek)
       pool_of.append(pools[program])
     return list(pools.values()), pool_of
@@ -153,7 +153,7 @@ class Engine:
     predictions = []
     for first in range(0, len(rows.ids), self.outbox.rows):
       part = Examples(*(column[first : first + self.outbox.rows] for column in rows))
-      logits = unpack_judgement(self.device.read(self._judge_clean(part, (self.classifier,))[0]))[0][: len(part.ids)]
+      logits = unpack_judgment(self.device.read(self._judge_clean(part, (self.classifier,))[0]))[0][: len(part.ids)]
       predictions.append(np.where(np.isfinite(logits).all(1), logits.argmax(1), -1))
     return StartPool(rows.images, np.asarray(rows.labels), np.concatenate(predictions))
 
@@ -234,7 +234,7 @@ class Engine:
     return [work for entry in self.pending if isinstance(entry, Departures) for work in entry.works]
 
   def stages_to_judge(self) -> Iterator[int]:
-    """Yields the stage of every item that waits for its judgement."""
+    """Yields the stage of every item that waits for its judgment."""
     leaving = set(map(id, self._leaving()))
     waiting = [work for _, work, _ in self.outbox.items]
     waiting += [work for entry in self.pending if isinstance(entry, Judged) for work in entry.works]
@@ -243,12 +243,12 @@ class Engine:
   def _step(self, pool: Pool, draining: bool) -> None:
     """Makes one turn of a group of slots."""
     group = pool.next_group()
-    peeked = group.judgement is not None
+    peeked = group.judgment is not None
     rows, found = pool.idle_rows(group, self.device)
     if group.slots is None:
       pool.fit(group, self.device, draining)
     exchange_rows(self, pool, group, rows, found)
-    group.judgement = None
+    group.judgment = None
     if draining:
       pool.fit(group, self.device, draining)
     self._send(pool, group, peek=pool.peeking and not peeked)
@@ -259,7 +259,7 @@ class Engine:
       return
     arguments = (pool.program, self.classifier, pool.arrays, group.slots, self.targeted)
     if peek:
-      group.slots, group.flags, group.judgement = self.device.peek(*arguments)
+      group.slots, group.flags, group.judgment = self.device.peek(*arguments)
     else:
       group.slots, group.flags = self.device.advance(*arguments)
       group.fresh[:] = False
@@ -278,18 +278,18 @@ class Engine:
       self.pending.append(CleanBatch(self.turns, positions, rows, self._judge_clean(rows, self.judges)))
 
   def _judge_clean(self, rows: Examples, judges: Sequence[Classifier]) -> list[Any]:
-    """Sends unperturbed images through some judges; returns their packed judgements to come."""
+    """Sends unperturbed images through some judges; returns their packed judgments to come."""
     count, size = len(rows.ids), self.outbox.rows
     padded = np.minimum(np.arange(size), count - 1)
     labels, targets = (np.asarray(part, np.int32)[padded] for part in (rows.labels, rows.targets))
     keys = np.zeros((size, 2), np.uint32)
-    if any(judge.randomised for judge in judges):
+    if any(judge.randomized for judge in judges):
       keys = np.stack([item_key_data(self.seed, int(example), CLEAN_STAGE, 0) for example in rows.ids])[padded]
     loaded = self.device.load(*self.device.put((np.asarray(rows.images)[padded], labels, targets, keys)))
     return [self._judge(judge, loaded, self.outbox.local, False)[0] for judge in judges]
 
   def _judge(self, judge: Classifier, candidates: Any, rows: int, with_images: bool) -> Any:
-    samples = self.verdict_samples if judge.randomised else 1
+    samples = self.verdict_samples if judge.randomized else 1
     threat, arrays = self._threat, self._threat_arrays
     if self.threat.witnessed and candidates.witness is None:  # Unperturbed images were not rendered from anything.
       threat, arrays = Norm("linf"), ()

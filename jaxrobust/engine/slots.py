@@ -24,7 +24,7 @@ from jaxrobust.core.contract import join_arrays
 from jaxrobust.core.mesh import AXIS
 from jaxrobust.core.types import Array, Attack, Probe, Problem
 from jaxrobust.engine.access import answer_met, model_for
-from jaxrobust.engine.judge import Candidates, as_floats, judge_one, pack_judgement
+from jaxrobust.engine.judge import Candidates, as_floats, judge_one, pack_judgment
 from jaxrobust.engine.program import Program, Slots, candidate_of, init_slot, slot_shapes
 from jaxrobust.engine.status import (
   MOST_QUERIES,
@@ -68,8 +68,8 @@ def _updated(
   """Returns the status after a step that saw `probe`."""
   rule, passes = program.rule, program.samples
   asked = jnp.asarray(probe.queries, jnp.int32)
-  looked = asked if probe.looked is None else jnp.asarray(probe.looked, jnp.int32)
-  queries = status.queries + passes * (jnp.where(hit, looked, asked) if program.stops else asked)
+  own = asked if probe.point_query is None else jnp.asarray(probe.point_query, jnp.int32)
+  queries = status.queries + passes * (jnp.where(hit, own, asked) if program.stops else asked)
   nearest = jnp.where(hit, jnp.minimum(distance, status.distance), status.distance)
   step = status.step + 1
   over = jnp.asarray(probe.done)
@@ -86,7 +86,7 @@ def _updated(
     first = hit & within & (reached_query < 0)
     # The point was the outcome of the move before this step, where the attack has a candidate.
     reached_step = jnp.where(first, status.step + (not rule.candidate), reached_step)
-    reached_query = jnp.where(first, status.queries + passes * looked, reached_query)
+    reached_query = jnp.where(first, status.queries + passes * own, reached_query)
   # A gradient after success is nobody's concern, and is not computed where candidates are judged first.
   bad = jnp.asarray(probe.nan) | ~jnp.all(jnp.isfinite(probe.logits)) | ~jnp.isfinite(distance)
   return SlotStatus(
@@ -118,10 +118,10 @@ def _local_advance(program: Program, classifier: Classifier, arrays: tuple, targ
 
 
 def _peek_one(program: Program, attack: Attack, classifier: Classifier, targeted: Array, slot: Slots) -> Any:
-  """Judges where one slot would look next; a success ends the item as its next step would have."""
+  """Judges the point that one slot would evaluate next; a success ends the item as its next step would have."""
   problem, status = slot.problem, slot.status
   image, witness = candidate_of(attack, problem, slot.state)
-  key = jnp.zeros(2, jnp.uint32)  # Randomised classifiers are not peeked at.
+  key = jnp.zeros(2, jnp.uint32)  # Randomized classifiers are not peeked at.
   row = Candidates(image, problem.image, problem.label, problem.target, key, witness)
   judged = judge_one(classifier, attack.threat, targeted, row, program.verdict_samples)
   hit = status.active & answer_met("score", judged.logits, problem, targeted) & judged.valid
@@ -139,7 +139,7 @@ def _peek_one(program: Program, attack: Attack, classifier: Classifier, targeted
 def _local_peek(program: Program, classifier: Classifier, arrays: tuple, targeted: Array, slots: Slots) -> Any:
   attack = join_arrays(program.attack, arrays)
   status, judged = jax.vmap(functools.partial(_peek_one, program, attack, classifier, targeted))(slots)
-  return slots._replace(status=status), _flags(status), pack_judgement(judged)
+  return slots._replace(status=status), _flags(status), pack_judgment(judged)
 
 
 def _local_exchange(
@@ -214,7 +214,7 @@ def advance(
 def peek(
   program: Program, classifier: Classifier, arrays: tuple, slots: Slots, targeted: bool
 ) -> tuple[Slots, Array, Array]:
-  """Judges the candidate of every slot by one forward pass; returns slots, flags and packed judgements."""
+  """Judges the candidate of every slot by one forward pass; returns slots, flags and packed judgments."""
   local = _sharded(program, arrays, functools.partial(_local_peek, program), (False, False, False, True))
   return local(classifier, arrays, targeted, slots)
 

@@ -113,13 +113,13 @@ def _export_pool(arrays: Arrays, name: str, pool: Pool, number: Any) -> dict[str
     part = f"{name}.group{index}"
     _export_tree(arrays, f"{part}.slots", group.slots)
     _export_tree(arrays, f"{part}.flags", group.flags)
-    _export_tree(arrays, f"{part}.judgement", group.judgement)
+    _export_tree(arrays, f"{part}.judgment", group.judgment)
     arrays[f"{part}.fresh"] = group.fresh
     groups.append(
       {
         "items": [-1 if work is None else number(work) for work in group.items],
         "flags": group.flags is not None,
-        "judgement": group.judgement is not None,
+        "judgment": group.judgment is not None,
       }
     )
   rate = [pool.rate.trials, pool.rate.successes]
@@ -143,7 +143,7 @@ def _import_group(
   slots = engine.device.put(_import_tree(arrays, f"{name}.slots", empty))
   group.fill(slots, [None if row < 0 else works[row] for row in kept["items"]])
   group.fresh = arrays[f"{name}.fresh"]
-  group.flags, group.judgement = (arrays[f"{name}.{what}.0"] if kept[what] else None for what in ("flags", "judgement"))
+  group.flags, group.judgment = (arrays[f"{name}.{what}.0"] if kept[what] else None for what in ("flags", "judgment"))
 
 
 def _export_pending(arrays: Arrays, name: str, entry: CleanBatch | Departures | Judged, number: Any) -> dict[str, Any]:

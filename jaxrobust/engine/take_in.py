@@ -1,4 +1,4 @@
-"""Taking in what comes back from the devices: the clean pass, items that left their slots, judgements, verdicts."""
+"""Taking in what comes back from the devices: the clean pass, items that left their slots, judgments, verdicts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from jaxrobust.attacks.schedule import Item, Outcome, rank_wrong_classes
 from jaxrobust.core.budget import inside
 from jaxrobust.engine.example import Examples, ExampleState, WorkItem, verdict_of
-from jaxrobust.engine.judge import Judgement, judge_logits, unpack_judgement
+from jaxrobust.engine.judge import Judgment, judge_logits, unpack_judgment
 from jaxrobust.engine.pending import CleanBatch, Departures, Judged
 from jaxrobust.engine.status import unpack_status
 from jaxrobust.engine.verify import check_candidates
@@ -35,7 +35,7 @@ def _open(engine: Engine, batch: CleanBatch) -> None:
   """Opens the examples of a batch with what the clean pass says of them."""
   rows, schedule = batch.rows, engine.schedule
   count = len(rows.ids)
-  judged = [unpack_judgement(engine.device.read(packed)[:count]) for packed in batch.packed]
+  judged = [unpack_judgment(engine.device.read(packed)[:count]) for packed in batch.packed]
   if batch.logits is not None:
     judged = [judge_logits(batch.logits, rows.labels, rows.targets, engine.targeted)]
   elif engine.clean is not None and len(engine.judges) == 1:
@@ -63,7 +63,7 @@ def _open(engine: Engine, batch: CleanBatch) -> None:
       _enqueue(engine, example, None if example.eps == 0.0 else schedule.first(example))
 
 
-def _clean_notes(clean: Judgement, labels: np.ndarray) -> tuple[Any, ...]:
+def _clean_notes(clean: Judgment, labels: np.ndarray) -> tuple[Any, ...]:
   """Returns columns for all rows at once: wrong classes by likelihood, margin, softmax output, NaN, prediction, met."""
   logits = clean.logits
   ranking = rank_wrong_classes(logits, labels)
@@ -97,7 +97,7 @@ def _record_departures(engine: Engine, entry: Departures) -> None:
   """Books what items that left their slots have cost; ends those that nobody needs to judge."""
   status = unpack_status(engine.device.read(entry.status))
   numbers = np.stack([status.step, status.queries, status.nan, status.flat, status.found], 1)[entry.rows].tolist()
-  judged = None if entry.packed is None else unpack_judgement(engine.device.read(entry.packed))
+  judged = None if entry.packed is None else unpack_judgment(engine.device.read(entry.packed))
   images = _wanted(engine, entry.images, [(row, work) for work, row, _ in entry.verified])
   for work, row, values in zip(entry.works, entry.rows, numbers, strict=True):
     _book(engine, entry, work, values, status, row)
@@ -134,7 +134,7 @@ def _book(engine: Engine, entry: Departures, work: WorkItem, numbers: list[int],
 def _record_judged(engine: Engine, entry: Judged) -> None:
   """Takes in what the judges say of candidates."""
   complete = engine.schedule.complete
-  judged = [unpack_judgement(engine.device.read(packed)) for packed in entry.packed]
+  judged = [unpack_judgment(engine.device.read(packed)) for packed in entry.packed]
   first = judged[0]
   rows = [row for row, _, _ in entry.entries]
   seen_here = zip(first.nan[rows].tolist(), (first.met & first.valid)[rows].tolist(), strict=True)
@@ -169,10 +169,10 @@ def _record(
   engine: Engine,
   work: WorkItem,
   distance: float,
-  judged: Judgement,
+  judged: Judgment,
   row: int,
   image: np.ndarray | None,
-  others: list[Judgement],
+  others: list[Judgment],
 ) -> None:
   """Books a judged image, an infinite distance for a failure, and asks the schedule what follows."""
   example = work.example

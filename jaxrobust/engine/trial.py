@@ -79,8 +79,8 @@ def _rules(attack: Attack, image: Any, state: Any, after: Any, probe: Any) -> li
     (not answered, f"Probe.logits is what model(image) said: {answer}"),
     (probe.image.shape != image.shape, f"Probe.image has the shape {probe.image.shape}, images have {image.shape}"),
     (
-      contract_of(attack).candidate and not attack.minimal and attack.cost.forward > 1 and probe.looked is None,
-      "a step of several queries looks at its candidate first: report Probe(..., looked=1)",
+      contract_of(attack).candidate and not attack.minimal and attack.cost.forward > 1 and probe.point_query is None,
+      "a step of several queries evaluates its candidate first: report Probe(..., point_query=1)",
     ),
     (not same, "a step changes the structure, shapes or types of the state that init made"),
     (

@@ -11,17 +11,17 @@ from jaxrobust.attacks.registry import attack_name
 from jaxrobust.core.budget import inside
 from jaxrobust.core.errors import VerificationError
 from jaxrobust.engine.example import WorkItem
-from jaxrobust.engine.judge import Judgement
+from jaxrobust.engine.judge import Judgment
 
 
 def check_candidates(
   entries: Sequence[tuple[int, WorkItem, int]],
-  judged: Judgement,
+  judged: Judgment,
   attacks: Sequence[Any],
   tolerance: float,
   all_used: bool,
 ) -> np.ndarray:
-  """Returns which rows of a judgement are successes within their budgets.
+  """Returns which rows of a judgment are successes within their budgets.
 
   Args:
     all_used: whether every candidate is shown to somebody, success or not.

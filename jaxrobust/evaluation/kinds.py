@@ -61,7 +61,7 @@ def make_job(
     "model_fingerprint": context.fingerprint,
     "data_fingerprint": data.fingerprint(),
     "precision": options.precision,
-    "samples": _samples(options) if classifier.randomised else 1,
+    "samples": _samples(options) if classifier.randomized else 1,
   }
   if entry.targeted:
     config["targets"] = "random"

@@ -191,8 +191,8 @@ def _conclude(job: Job, examples: dict[str, np.ndarray]) -> tuple[dict[str, Any]
 def _model_findings(job: Job) -> list[dict[str, Any]]:
   """Returns what is known before any attack: a randomized classifier, losses that had to be replaced."""
   findings = []
-  if job.classifier.randomised and job.entry.attack != "none" and "rand" not in job.entry.attack:
-    text = "the classifier is randomised; autoattack-rand averages its gradients"
+  if job.classifier.randomized and job.entry.attack != "none" and "rand" not in job.entry.attack:
+    text = "the classifier is randomized; autoattack-rand averages its gradients"
     findings.append({"kind": "randomised", "examples": job.cell.n, "text": text})
   if job.substituted:
     text = "too few classes for DLR; plain margins stand in for it"

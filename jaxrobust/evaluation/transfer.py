@@ -57,9 +57,9 @@ class TransferSpec:
       raise InputError("transfer needs an attack within a budget: set eps, for example 8/255")
     object.__setattr__(self, "budgets", self.budgets or (entry.eps,))
     if self.stops and not self.single:
-      raise InputError("images after fewer steps need a single attack that says which point it looks at next")
+      raise InputError("images after fewer steps need a single attack that says which point it evaluates next")
     if not self.single and len(self.budgets) > 1:
-      raise InputError("several budgets at once need a single attack that says which point it looks at next")
+      raise InputError("several budgets at once need a single attack that says which point it evaluates next")
     self.schedule  # noqa: B018 - refuses bad stops now
 
   @property

@@ -165,7 +165,7 @@ def _with_weights(classifier: Classifier, weights: Any) -> Classifier:
     {**variables, "module": module},
     classifier.apply,
     classifier.num_classes,
-    classifier.randomised,
+    classifier.randomized,
     classifier.input_shape,
   )
 

@@ -66,8 +66,8 @@ def jacobian(
   Returns:
     Squared norms per image, and their cost.
   """
-  if classifier.randomised:
-    raise InputError("the Jacobian of a randomised classifier is not one matrix")
+  if classifier.randomized:
+    raise InputError("the Jacobian of a randomized classifier is not one matrix")
   classes, images = classifier.num_classes, jnp.asarray(images)
   if num_projections is None:
     rows = [jnp.broadcast_to(row, (len(images), classes)) for row in jnp.eye(classes)]

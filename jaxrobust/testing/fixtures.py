@@ -56,7 +56,7 @@ def fixture(kind: str = "mlp") -> Classifier:
 
 
 def examples(classifier: Classifier, count: int = 16) -> tuple[np.ndarray, np.ndarray]:
-  """Returns images away from the box's corners, labelled as the classifier sees them."""
+  """Returns images away from the box's corners, labeled as the classifier sees them."""
   images = np.random.default_rng(3).uniform(0.1, 0.7, (count, *SHAPE)).astype(np.float32)
   return images, np.asarray(classifier(jnp.asarray(images))).argmax(1)
 

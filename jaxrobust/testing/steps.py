@@ -1,4 +1,4 @@
-"""What is asked of the single steps of an attack: where it looks, what it uses, and whether it counts right."""
+"""What is asked of the single steps of an attack: which points it evaluates, what it uses, whether it counts right."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from jaxrobust.engine.access import model_for
 from jaxrobust.engine.judge import RENDER_ATOL
 from jaxrobust.testing.fixtures import CLASSES, Recorder, examples, fixture, starting_points
 
-# Steps that are looked at.
-LOOKS = 12
+# Steps that are checked.
+CHECKED_STEPS = 12
 
 
 def claim(holds: Any, text: str) -> None:
@@ -81,7 +81,7 @@ def check_access(attack: Attack, problems: Problem) -> None:
 
 
 def check_probes(attack: Attack, eps: float, problems: Problem) -> None:
-  """Checks that every point looked at is in the box, what its witness renders and, unless it may stray, in the ball."""
+  """Checks that every point evaluated is in the box, what its witness renders and, unless it may leave, in the ball."""
   classifier, contract = fixture(), contract_of(attack)
   threat = bind_threat(attack, classifier).threat
   bound = np.inf if contract.minimal or contract.may_leave_ball else eps
@@ -99,11 +99,11 @@ def check_probes(attack: Attack, eps: float, problems: Problem) -> None:
   step = jax.jit(jax.vmap(one, in_axes=(None, 0, 0)))
   states = jax.jit(jax.vmap(bind_threat(attack, classifier).init))(problems)
   tolerance = threat.tolerance(problems.image.shape[1:])
-  for number in range(min(contract.num_steps, LOOKS)):
+  for number in range(min(contract.num_steps, CHECKED_STEPS)):
     states, in_box, rendered, distance = step(number, problems, states)
-    claim(in_box.all(), "every point looked at is finite and in [0, 1]")
-    claim(rendered.all(), "every point looked at is what its witness renders")
-    claim(inside(np.asarray(distance), bound, tolerance).all(), "every point looked at is in the ball")
+    claim(in_box.all(), "every point evaluated is finite and in [0, 1]")
+    claim(rendered.all(), "every point evaluated is what its witness renders")
+    claim(inside(np.asarray(distance), bound, tolerance).all(), "every point evaluated is in the ball")
 
 
 def check_queries(attack: Attack, problems: Problem) -> None:
@@ -113,22 +113,22 @@ def check_queries(attack: Attack, problems: Problem) -> None:
 
   def counted(number: Array | int, problem: Problem, state: Any) -> tuple[Any, Array, Array, Array]:
     state, probe = step_of(number, problem, state)
-    looked = probe.queries if probe.looked is None else probe.looked
-    return state, jnp.asarray(probe.queries), jnp.asarray(looked), jnp.asarray(probe.done)
+    own = probe.queries if probe.point_query is None else probe.point_query
+    return state, jnp.asarray(probe.queries), jnp.asarray(own), jnp.asarray(probe.done)
 
   step = jax.jit(counted)
   state = jax.jit(bind_threat(attack, recorder.classifier).init)(problem)
-  for number in range(min(contract.num_steps, LOOKS)):
+  for number in range(min(contract.num_steps, CHECKED_STEPS)):
     recorder.keys.clear()
     state, *counts = step(number, problem, state)
-    reported, looked, done = (int(part) for part in counts)
+    reported, own, done = (int(part) for part in counts)
     jax.effects_barrier()
     made, most = len(recorder.keys), contract.cost.forward
     claim(reported == made, f"a step reports the queries it makes: {reported} reported, {made} made")
     claim(made <= most, f"a step makes no more queries than its cost: {made} made, Cost(forward={most})")
-    claim(min(made, 1) <= looked <= made, f"a step looks at its point within its queries: looked={looked} of {made}")
-    first = not contract.candidate or contract.minimal or looked <= 1
-    claim(first, f"a step looks at its candidate before it asks anything else: looked={looked}")
+    claim(min(made, 1) <= own <= made, f"a step evaluates its point within its queries: point_query={own} of {made}")
+    first = not contract.candidate or contract.minimal or own <= 1
+    claim(first, f"a step evaluates its candidate before it asks anything else: point_query={own}")
     anew = "every query of a randomized classifier draws anew; inside vmap or a loop call model(image, draw=i)"
     claim(len(set(recorder.keys)) == made, anew)
     if done:

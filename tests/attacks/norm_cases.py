@@ -1,4 +1,4 @@
-"""Points, centres and budgets for the tests of balls, moves and starts; one program per norm serves them all."""
+"""Points, centers and budgets for the tests of balls, moves and starts; one program per norm serves them all."""
 
 import functools
 
@@ -20,17 +20,17 @@ distance = {norm: jax.jit(jax.vmap(functools.partial(norms.distance, norm))) for
 
 @functools.cache
 def cases(count=180):
-  """Images (also outside the box), centres (also on its edge, also all there) and budgets from tiny to huge."""
+  """Images (also outside the box), centers (also on its edge, also all there) and budgets from tiny to huge."""
   rng = np.random.default_rng(0)
-  centre = rng.uniform(0, 1, (count, *SHAPE))
-  centre[::3] = np.clip(rng.uniform(-1, 2, (len(centre[::3]), *SHAPE)), 0, 1)
-  centre[::7] = np.round(centre[::7])
+  center = rng.uniform(0, 1, (count, *SHAPE))
+  center[::3] = np.clip(rng.uniform(-1, 2, (len(center[::3]), *SHAPE)), 0, 1)
+  center[::7] = np.round(center[::7])
   spread = 10.0 ** rng.uniform(-3, 0.5, (count, 1, 1, 1))
-  image = centre + spread * rng.normal(size=centre.shape)
+  image = center + spread * rng.normal(size=center.shape)
   image[::5] = np.clip(image[::5], 0, 1)
-  image[1::11] = centre[1::11]
+  image[1::11] = center[1::11]
   ties = image[2::13]
-  image[2::13] = centre[2::13] + 0.3 * np.sign(ties - centre[2::13])
+  image[2::13] = center[2::13] + 0.3 * np.sign(ties - center[2::13])
   eps = EPS[np.arange(count) % len(EPS)].copy()
-  eps[1::11] = 0.5  # The centre itself at eps 0 has a test of its own.
-  return image.astype(np.float32), centre.astype(np.float32), eps
+  eps[1::11] = 0.5  # The center itself at eps 0 has a test of its own.
+  return image.astype(np.float32), center.astype(np.float32), eps

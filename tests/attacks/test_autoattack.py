@@ -31,7 +31,7 @@ def few_classes(count: int) -> Classifier:
   return Classifier.from_function(lambda v, x: x.reshape(len(x), -1) @ v, count, variables=jnp.asarray(weights))
 
 
-def labelled(classifier: Classifier, count: int = 12) -> tuple[np.ndarray, np.ndarray]:
+def labeled(classifier: Classifier, count: int = 12) -> tuple[np.ndarray, np.ndarray]:
   images = np.random.default_rng(3).uniform(0.2, 0.8, (count, *testing.SHAPE)).astype(np.float32)
   return images, np.asarray(classifier(jnp.asarray(images))).argmax(1)
 
@@ -76,7 +76,7 @@ def test_the_cascade_is_never_weaker_than_its_parts():
 )
 def test_few_classes_get_documented_substitutes(classes, losses, tmp_path):
   classifier = few_classes(classes)
-  images, labels = labelled(classifier)
+  images, labels = labeled(classifier)
   data = ArraySource("few", images, labels, classes)
   report = evaluate(
     classifier,
@@ -93,7 +93,7 @@ def test_few_classes_get_documented_substitutes(classes, losses, tmp_path):
 
 def test_an_explicit_dlr_with_too_few_classes_is_refused():
   classifier = few_classes(2)
-  images, labels = labelled(classifier, 2)
+  images, labels = labeled(classifier, 2)
   with pytest.raises(InputError, match="at least 3 classes"):
     attack_images(make_attack("apgd-dlr"), classifier, images, labels, eps=0.1)
   with pytest.raises(InputError, match="chooses its own targets"):
@@ -114,7 +114,7 @@ def rounded(variables, images):
 )
 def test_suspicious_models_are_named(function, kind, tmp_path):
   classifier = Classifier.from_function(function, testing.CLASSES, variables=testing.fixture().variables)
-  images, labels = labelled(classifier, 20)
+  images, labels = labeled(classifier, 20)
   data = ArraySource("suspects", images, labels, testing.CLASSES)
   entry = attack_entry("autoattack", "0.02", num_steps=6, queries=200)
   report = evaluate(classifier, data, [entry], out=tmp_path, options=RunOptions(OPTIONS, quiet=True))
@@ -126,8 +126,8 @@ def noisy(variables, images, key):
   return base + 0.1 * jax.random.normal(key, base.shape)
 
 
-def test_randomised_models_are_named_and_have_their_own_version(tmp_path):
-  classifier = Classifier.from_function(noisy, testing.CLASSES, variables=testing.fixture().variables, randomised=True)
+def test_randomized_models_are_named_and_have_their_own_version(tmp_path):
+  classifier = Classifier.from_function(noisy, testing.CLASSES, variables=testing.fixture().variables, randomized=True)
   images, labels = testing.examples(testing.fixture(), 8)
   data = ArraySource("noisy", images, labels, testing.CLASSES)
   entries = [attack_entry(name, "0.01", num_steps=4) for name in ("mm3", "autoattack-rand")]
@@ -170,7 +170,7 @@ def test_autoattack_on_a_real_cifar_network():
 
 def test_a_stage_of_no_class_is_passed_over():
   classifier = few_classes(3)
-  images, labels = labelled(classifier, 4)
+  images, labels = labeled(classifier, 4)
   pgd = make_attack("pgd", num_steps=4)
   result = attack_images(Cascade((Stage(pgd, rank=7),)), classifier, images, labels, eps=0.5)
   assert not result.success.any() and not result.queries.any()

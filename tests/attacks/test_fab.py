@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from jaxrobust.attacks.fab import FAB, FABT
-from jaxrobust.attacks.hyperplane import boundaries, likely_wrong, towards
+from jaxrobust.attacks.hyperplane import boundaries, likely_wrong, toward
 from jaxrobust.attacks.schedule import Cascade, Stage
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.errors import InputError
@@ -89,7 +89,7 @@ def test_the_move_onto_a_hyperplane_is_the_shortest(norm):
   gap = (rng.normal(size=60) * np.exp(2 * rng.normal(size=60))).astype(np.float32)
   gap[20] = 0.0
   expected = np.stack([shortest(norm, *row) for row in zip(x, w, gap, strict=True)])
-  move = jax.jit(jax.vmap(lambda x, w, gap: towards(norm, x, w, gap)))
+  move = jax.jit(jax.vmap(lambda x, w, gap: toward(norm, x, w, gap)))
   np.testing.assert_allclose(move(x, w, gap), expected, atol=2e-5)
   assert ((x + move(x, w, gap) >= 0) & (x + move(x, w, gap) <= 1)).all()
   for scale in (1e-30, 1e30):

@@ -45,7 +45,7 @@ TIED_SUM = math.log(2 * math.exp(3) + math.exp(1) + 1)
     ("dlr", WRONG, -1, 2 / 3),
     ("dlr", TIED, -1, 0.0),
     ("dlr", (0.0, 4.0, 2.0, 1.0), -1, 4 / 3),
-    # Towards class 2 and, where it already wins, towards class 1.
+    # Towards class 2 and, where it already wins, toward class 1.
     ("ce", CORRECT, 2, 1 - LOG_SUM),
     ("ce", WRONG, 1, 4 - LOG_SUM),
     ("ce", TIED, 1, 3 - TIED_SUM),

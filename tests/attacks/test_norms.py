@@ -100,8 +100,8 @@ DRAWS = 4000
 @functools.cache
 def draws(norm, d):
   keys = jax.random.split(jax.random.key(5), DRAWS)
-  centre = jnp.full((1, d, 1), 0.5)
-  points = jax.jit(jax.vmap(lambda key: norms.random_start(norm, key, centre, 0.4)))(keys)
+  center = jnp.full((1, d, 1), 0.5)
+  points = jax.jit(jax.vmap(lambda key: norms.random_start(norm, key, center, 0.4)))(keys)
   return (np.asarray(points, np.float64).reshape(DRAWS, d) - 0.5) / 0.4
 
 
@@ -131,14 +131,14 @@ def test_random_starts_have_the_marginals_of_their_ball(norm, part):
 
 
 @pytest.mark.parametrize("norm", NORMS)
-def test_random_starts_are_inside_ball_and_box_for_every_centre(norm):
-  _, centre, eps = cases()
-  keys = jax.random.split(jax.random.key(1), len(centre))
-  start = np.asarray(jax.jit(jax.vmap(functools.partial(norms.random_start, norm)))(keys, centre, eps))
+def test_random_starts_are_inside_ball_and_box_for_every_center(norm):
+  _, center, eps = cases()
+  keys = jax.random.split(jax.random.key(1), len(center))
+  start = np.asarray(jax.jit(jax.vmap(functools.partial(norms.random_start, norm)))(keys, center, eps))
   assert start.min() >= 0 and start.max() <= 1
-  lengths = np.linalg.norm((start.astype(np.float64) - centre).reshape(len(centre), -1), ORDER[norm], axis=1)
+  lengths = np.linalg.norm((start.astype(np.float64) - center).reshape(len(center), -1), ORDER[norm], axis=1)
   assert inside(lengths, eps).all()
-  assert np.abs(start - centre).max() > 0.1
+  assert np.abs(start - center).max() > 0.1
 
 
 @pytest.mark.parametrize("norm", NORMS)
@@ -158,8 +158,8 @@ def test_the_distance_of_no_perturbation_is_zero_and_of_nan_is_nan(norm):
 
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("scale", SCALES)
-def test_normalise_gives_norm_one_at_every_scale(norm, scale):
+def test_normalize_gives_norm_one_at_every_scale(norm, scale):
   grad, _, _ = gradients()
-  unit = jax.jit(jax.vmap(functools.partial(norms.normalise, norm)))(grad * np.float32(scale))
+  unit = jax.jit(jax.vmap(functools.partial(norms.normalize, norm)))(grad * np.float32(scale))
   np.testing.assert_allclose(distance[norm](unit), 1.0, rtol=1e-5)
-  assert not np.asarray(norms.normalise(norm, jnp.zeros(3))).any()
+  assert not np.asarray(norms.normalize(norm, jnp.zeros(3))).any()

@@ -9,6 +9,7 @@ from jaxrobust.cli.configuration import parse
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.errors import CellMismatchError, InputError, UnknownNameError
 from jaxrobust.core.spelling import _CURRENT, current_keys
+from jaxrobust.core.types import Probe
 from jaxrobust.models.weights.portable import SHIPPED, shipped
 from jaxrobust.models.zoo import load_classifier, read_metadata
 from jaxrobust.training import loop
@@ -81,6 +82,13 @@ def test_classifiers():
     Classifier({}, None, 3, randomised=True),
   ):
     assert randomized.randomised and randomized.randomized
+
+
+def test_probes():
+  probe = Probe(0, 1, queries=3, looked=1)
+  assert probe == Probe(0, 1, 3, point_query=1) and probe._replace(looked=2).point_query == 2
+  with pytest.raises(InputError, match="two spellings"):
+    probe._replace(looked=1, point_query=1)
 
 
 @pytest.mark.parametrize("name", shipped())

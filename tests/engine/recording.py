@@ -10,7 +10,7 @@ from jaxrobust.engine.device import Device
 
 
 class RecordingDevice(Device):
-  """Does the real work, and books it on an imagined device that takes `step` seconds for a dispatch.
+  """Does the real work, and notes it on an imagined device that takes `step` seconds for a dispatch.
 
   The host takes `host` seconds for each dispatch. `read` fails where it is asked for work of the same turn.
   """

@@ -51,7 +51,7 @@ def test_the_engines_oracle_finds_what_the_verification_confirms():
   fine = jr.attack_images(Oracle(), classifier, images, labels, starts=starts, options=SLOTS)
   assert fine.success.all() and np.isfinite(fine.distance).all() and (fine.distance > 0).all()
   own = jr.attack_images(OwnOracle(), classifier, images, labels, starts=starts, options=SLOTS)
-  assert own.success.sum() == 0, "an argmax of one's own settles on ties"
+  assert own.success.sum() == 0, "an argmax of one's own ends at ties"
 
 
 def nes(**changes):
@@ -64,7 +64,7 @@ def brightness(images):
 
 @dataclasses.dataclass(frozen=True)
 class Ramp:
-  """Asks 41 queries a step; the third point it looks at is bright."""
+  """Asks 41 queries a step; the third point it evaluates is bright."""
 
   max_queries: int = 410
   threat = jr.Norm("linf")
@@ -80,7 +80,7 @@ class Ramp:
     image = problem.image + jnp.where(number >= 2, problem.eps, 0.0)
     logits = model(image)
     others = jax.vmap(lambda i: model(jnp.clip(image + 1e-4 * i, 0.0, 1.0), draw=i).sum())(jnp.arange(40))
-    return number + (jnp.sum(others) != 0), jr.Probe(image, logits, queries=41, looked=1)
+    return number + (jnp.sum(others) != 0), jr.Probe(image, logits, queries=41, point_query=1)
 
 
 def test_a_success_at_the_third_look_is_charged_two_steps_and_a_look():
@@ -104,7 +104,7 @@ def noisy(images, key):
 
 
 def test_samples_per_query_and_per_verdict_are_two_numbers():
-  images, classifier = np.full((2, 4, 4, 3), 0.5, np.float32), jr.Classifier.from_function(noisy, 2, randomised=True)
+  images, classifier = np.full((2, 4, 4, 3), 0.5, np.float32), jr.Classifier.from_function(noisy, 2, randomized=True)
   run = lambda attack, **more: jr.attack_images(
     attack, classifier, images, np.zeros(2, int), 0.1, options=SLOTS, **more
   )
@@ -119,7 +119,7 @@ def test_samples_per_query_and_per_verdict_are_two_numbers():
     return noisy(images, key)
 
   one = jr.EngineOptions.for_platform(1, steps_per_dispatch=1, shrink=False)  # No step of an ended item is computed.
-  model = jr.Classifier.from_function(counted, 2, randomised=True)
+  model = jr.Classifier.from_function(counted, 2, randomized=True)
   jr.attack_images(
     nes(pairs=1, max_queries=6), model, images[:1], np.zeros(1, int), 0.1, options=one, samples=2, verdict_samples=5
   )

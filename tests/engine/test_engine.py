@@ -254,9 +254,9 @@ def noisy_logits(variables, images, key):
   return base + 0.5 * jax.random.normal(key, base.shape)
 
 
-def test_randomised_classifiers_are_sampled_and_reproducible(work):
+def test_randomized_classifiers_are_sampled_and_reproducible(work):
   classifier, images, labels = work
-  noisy = Classifier.from_function(noisy_logits, testing.CLASSES, variables=classifier.variables, randomised=True)
+  noisy = Classifier.from_function(noisy_logits, testing.CLASSES, variables=classifier.variables, randomized=True)
   runs = [attack_images(PGD, noisy, images, labels, eps=EPS, samples=4, batch_size=size) for size in (8, 8, 3)]
   np.testing.assert_array_equal(runs[0].success, runs[1].success)
   np.testing.assert_array_equal(runs[0].success, runs[2].success)

@@ -167,7 +167,7 @@ def test_a_randomized_source_draws_anew_at_every_step(tmp_path):
     jax.debug.callback(lambda words: seen.append(tuple(np.asarray(words).ravel().tolist())), jax.random.key_data(key))
     return images.reshape(len(images), -1)[:, :3] + 0.1 * jax.random.normal(key, (3,))
 
-  source = ModelContext(Classifier.from_function(noisy, 3, randomised=True))
+  source = ModelContext(Classifier.from_function(noisy, 3, randomized=True))
   target = ModelContext(Classifier.from_function(lambda x: x.reshape(len(x), -1)[:, :3], 3))
   images = np.random.default_rng(0).uniform(0.2, 0.8, (2, 4, 4, 3)).astype(np.float32)
   data = ArraySource("few", images, np.zeros(2, int), 3)
