@@ -40,8 +40,6 @@ INNER = {
   "training": {"techniques", "augmentations", "pretraining"},
   "models": {"families", "layers", "weights"},
 }
-# Of these names there are still two classes.
-TWINS = {"Contest", "Curve", "Entry", "Folder", "Item", "SequenceSource"}
 
 
 def imports(path: Path) -> set[str]:
@@ -89,7 +87,7 @@ def test_public_classes_have_names_of_their_own() -> None:
     for node in ast.parse(path.read_text()).body:
       if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
         homes.setdefault(node.name, []).append(str(path.relative_to(PACKAGE)))
-  assert not {name: files for name, files in homes.items() if len(files) > 1 and name not in TWINS}
+  assert not {name: files for name, files in homes.items() if len(files) > 1}
 
 
 def test_results_know_no_jax() -> None:

@@ -72,11 +72,11 @@ def initial_variables(module: Any, shape: tuple[int, ...]) -> Any:
   return jax.jit(module.init)(jax.random.key(0), jnp.zeros((1, *shape)))
 
 
-def bare_parts(module: Any, optimiser: Any, rows: tuple[np.ndarray, ...]) -> dict[str, Callable[[], Any]]:
+def bare_parts(module: Any, optimizer: Any, rows: tuple[np.ndarray, ...]) -> dict[str, Callable[[], Any]]:
   """What training steps are made of, each kind of evaluation alone: the batch split over the devices as in a step."""
   initial = initial_variables(module, rows[0].shape[1:])
   (variables, opt_state), (pixels, classes) = spread(
-    (initial, optimiser.init(initial["params"])), (rows[0].astype(np.float32) / 255, rows[1])
+    (initial, optimizer.init(initial["params"])), (rows[0].astype(np.float32) / 255, rows[1])
   )
   params, stats = variables["params"], variables.get("batch_stats", {})
 
@@ -90,7 +90,7 @@ def bare_parts(module: Any, optimiser: Any, rows: tuple[np.ndarray, ...]) -> dic
     return mean_loss(module.apply(as_variables(params, stats), x, train=True, mutable=["batch_stats"])[0], classes)
 
   def update(params: Any, grads: Any, opt_state: Any) -> Any:
-    updates, opt_state = optimiser.update(grads, opt_state, params)
+    updates, opt_state = optimizer.update(grads, opt_state, params)
     return optax.apply_updates(params, updates), opt_state
 
   programs: dict[str, tuple[Any, tuple]] = {

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import flax
 import jax
@@ -31,14 +31,8 @@ from jaxrobust.models.registry import MODELS, abstract_model, make_model
 _STEPS = 4
 
 
-class Contest(NamedTuple):
-  """A network by our name and batch size; peers know it by the same name."""
-
-  name: str
-  batch: int
-
-
-CONTESTS = (Contest("cifar-resnet18", 32), Contest("resnet50", 8), Contest("vit_small_patch16_224", 8))
+# Networks, which peers know by the same names, and their batch sizes.
+BATCHES = {"cifar-resnet18": 32, "resnet50": 8, "vit_small_patch16_224": 8}
 
 
 def random_classifier(name: str) -> Classifier:
@@ -82,17 +76,15 @@ def switched(classifier: Classifier, images: Array, branch: Array) -> Array:
 
 def run(peer_python: str = "", only: str = "", repeats: int = 3) -> Iterator[Row]:
   """All networks, or those whose name contains `only`."""
-  names = chosen([contest.name for contest in CONTESTS], only)
   with Peers(peer_python, Path()) as peers:
-    for contest in CONTESTS:
-      if contest.name in names:
-        yield from _compare(contest, peers, repeats)
+    for network in chosen(list(BATCHES), only):
+      yield from _compare(network, BATCHES[network], peers, repeats)
 
 
-def _compare(contest: Contest, peers: Peers, repeats: int) -> list[Row]:
-  size = MODELS[contest.name].input_size
-  pixels = np.random.default_rng(1).uniform(0, 1, (contest.batch, *size)).astype(np.float32)
-  classifier, images = spread(random_classifier(contest.name), pixels)
+def _compare(network: str, batch: int, peers: Peers, repeats: int) -> list[Row]:
+  size = MODELS[network].input_size
+  pixels = np.random.default_rng(1).uniform(0, 1, (batch, *size)).astype(np.float32)
+  classifier, images = spread(random_classifier(network), pixels)
   ours = {"forward": lambda: forward(classifier, images), "gradient": lambda: step(classifier, images)}
   theirs: dict[str, Any] = {}
   times = dict.fromkeys(ours, float("inf"))
@@ -101,16 +93,16 @@ def _compare(contest: Contest, peers: Peers, repeats: int) -> list[Row]:
   for _ in range(repeats):
     for name, function in ours.items():
       times[name] = min(times[name], seconds(function, 2))
-    reply = peers.ask(model=contest.name, size=size[0], n=contest.batch, repeats=2)
+    reply = peers.ask(model=network, size=size[0], n=batch, repeats=2)
     for name in ours:
       if name in reply:
         theirs[name] = min(theirs.get(name, float("inf")), reply[name])
-  label = f"{contest.name} {size[0]} px, batch {contest.batch}"
+  label = f"{network} {size[0]} px, batch {batch}"
   peer = reply.get("peer", f"torchvision: {reply.get('missing')}")
   rows = [
     Row(
       f"{label}, {name}",
-      contest.batch / times[name],
+      batch / times[name],
       "images/s",
       peer,
       reply.get("version"),

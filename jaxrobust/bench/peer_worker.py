@@ -54,7 +54,7 @@ class ResNet20(nn.Module):
     return self.linear(x.mean((2, 3)))
 
 
-class Normalised(nn.Module):
+class Normalized(nn.Module):
   """Takes images in [0, 1]."""
 
   def __init__(self, net, mean, std):
@@ -81,7 +81,7 @@ def load(network, folder):
     net = nn.Sequential(*layers, nn.Linear(100, 10))
     mean, std = (125.3 / 255, 123.0 / 255, 113.9 / 255), (63.0 / 255, 62.1 / 255, 66.7 / 255)
   net.load_state_dict(state, strict=False)
-  model = Normalised(net, mean, std).eval()
+  model = Normalized(net, mean, std).eval()
   for parameter in model.parameters():
     parameter.requires_grad_(False)
   return model.to(memory_format=torch.channels_last)
@@ -169,8 +169,8 @@ PEERS = {
 
 def train_pgd(job):
   """The median time of a plain PGD training step: craft in evaluation mode, then one update."""
-  model = Normalised(ResNet20(), (0.5,) * 3, (0.25,) * 3).to(memory_format=torch.channels_last)
-  optimiser = torch.optim.SGD(model.parameters(), 0.01, momentum=0.9, nesterov=True)
+  model = Normalized(ResNet20(), (0.5,) * 3, (0.25,) * 3).to(memory_format=torch.channels_last)
+  optimizer = torch.optim.SGD(model.parameters(), 0.01, momentum=0.9, nesterov=True)
   x, y = torch.rand(job["n"], 3, 32, 32), torch.randint(0, 10, (job["n"],))
   eps, times = 8 / 255, []
   for _ in range(job["rounds"] + 1):
@@ -183,9 +183,9 @@ def train_pgd(job):
       moved = adversarial.detach() + eps / 2 * gradient.sign()
       adversarial = torch.min(torch.max(moved, x - eps), x + eps).clamp(0, 1)
     model.train()
-    optimiser.zero_grad()
+    optimizer.zero_grad()
     nn.functional.cross_entropy(model(adversarial), y).backward()
-    optimiser.step()
+    optimizer.step()
     times.append(time.perf_counter() - begin)
   return {"seconds": float(np.median(times[1:])), "peer": "torch", "version": torch.__version__}
 

@@ -53,7 +53,7 @@ def chosen(names: Iterable[str], only: str) -> list[str]:
 
 
 def seconds(function: Callable[[], Any], repeats: int = 3) -> float:
-  """The shortest of some runs: neighbours on a shared machine only ever make a run longer."""
+  """The shortest of some runs: neighbors on a shared machine only ever make a run longer."""
   best = float("inf")
   for _ in range(repeats):
     start = time.perf_counter()

@@ -3,7 +3,7 @@
   jaxrobust bench techniques [--names=mart,free-at] [--arch=resnet20]
 
 For every robust technique: the model evaluations that its definition needs in one step, times what each costs alone
-(a forward pass and an input gradient in evaluation mode, a parameter gradient in training mode, an optimiser's update),
+(a forward pass and an input gradient in evaluation mode, a parameter gradient in training mode, an optimizer's update),
 over the step. Steps and bare evaluations are measured in turns, on random images. Wanted: an efficiency above 1 / 1.15.
 """
 
@@ -38,7 +38,7 @@ class Needs(NamedTuple):
 
   Attributes:
     forward, inputs: forward passes and input gradients in evaluation mode.
-    params, updates: parameter gradients, and updates by the optimiser.
+    params, updates: parameter gradients, and updates by the optimizer.
     coupled: input gradients in training mode.
   """
 

@@ -1,6 +1,6 @@
 """Data sets that have to be downloaded: where they come from, what they must look like, and how they are read.
 
-They live in folders below $JAXROBUST_DATASETS (or `data_dir`). Nothing is downloaded by this library: licences differ,
+They live in folders below $JAXROBUST_DATASETS (or `data_dir`). Nothing is downloaded by this library: licenses differ,
 links rot, and a half-arrived file is worse than none. `jaxrobust data check NAME` says what is missing.
 """
 
@@ -44,14 +44,14 @@ def _cifar(classes: int, train: bool, md5: dict[str, str]) -> Dataset:
   )
 
 
-def _by_wnid(name: str, text: str, size: int, source: str, licence: str, get: str) -> Dataset:
+def _by_wnid(name: str, text: str, size: int, source: str, license: str, get: str) -> Dataset:
   return Dataset(
     functools.partial(imagenet.by_wnid, name=name, preprocessing=_CROP),
     text,
     size,
     1000,
     source,
-    licence,
+    license,
     name,
     get,
     preprocessing=_CROP,
@@ -283,7 +283,7 @@ CATALOGUE: dict[str, Dataset] = {
     18_574,
     1000,
     "https://objectnet.dev",
-    "own licence: no training on it",
+    "own license: no training on it",
     "objectnet-1.0",
     "unpack objectnet-1.0.zip (images/ and mappings/)",
     preprocessing=_CROP,

@@ -19,7 +19,7 @@ def describe(name: str) -> list[tuple[str, str]]:
     ("what", entry.description),
     ("size", f"{entry.size} images, {entry.classes} classes"),
     ("source", entry.source),
-    ("licence", entry.licence),
+    ("license", entry.license),
     ("folder", f"$JAXROBUST_DATASETS/{entry.folder}" if entry.folder else "embedded"),
     ("get", entry.get or "nothing to do"),
     ("preprocessing", entry.preprocessing),

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from jaxrobust.core.errors import CorruptFileError, InputError, first_line
-from jaxrobust.data.encoded import EncodedSource, Folder
+from jaxrobust.data.encoded import EncodedSource, FolderStore
 from jaxrobust.data.imagenet import split_variant
 from jaxrobust.data.npz import load_npz
 from jaxrobust.data.source import ArraySource
@@ -123,7 +123,7 @@ def load_corrupted(folder: Path, name: str, classes: int, variant: str) -> Array
 
 def load_by_class_name(folder: Path, name: str, exclude: str = "") -> EncodedSource:
   """Folders named like CIFAR-10's classes (CINIC-10, CIFAR-10-R); files that start with `exclude` are left out."""
-  store = Folder(folder)
+  store = FolderStore(folder)
   files = [f for f in store.names if "/" in f and not (exclude and f.rsplit("/", 1)[1].startswith(exclude))]
   unknown = sorted({f.split("/")[0] for f in files} - set(NAMES))
   if unknown:

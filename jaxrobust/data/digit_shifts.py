@@ -1,6 +1,6 @@
 """Twins of `digits32` under distribution shift, so that every suite runs without a download.
 
-Each stands for a kind of shift, not for a data set: `v2` other framing, `r` renditions (colour, inversion, textured
+Each stands for a kind of shift, not for a data set: `v2` other framing, `r` renditions (color, inversion, textured
 ground), `sketch` edges, `a` the hard ones, `o` no digits at all (for outlier detection; labels mean nothing), `s`
 encoded files (for system noise). `c` and `p` need no data of their own: they are `digits32` under the corruptions and
 sequences of `jaxrobust.noises`. All are made from ids by fixed rules and rounded to 8 bits.
@@ -79,7 +79,7 @@ def load_v2() -> ArraySource:
 
 
 def load_r() -> ArraySource:
-  """Renditions in turns: two colours, inverted, on a ground of stripes."""
+  """Renditions in turns: two colors, inverted, on a ground of stripes."""
   images, labels = _digits()
   y, x = np.mgrid[0:SIZE, 0:SIZE]
   result = []
@@ -88,11 +88,11 @@ def load_r() -> ArraySource:
     ink, ground = 0.4 + 0.6 * draw[:3], 0.4 * draw[3:6]
     if example % 3 == 1:
       ink, ground = ground, ink
-    coloured = ground + image[..., None] * (ink - ground)
+    colored = ground + image[..., None] * (ink - ground)
     if example % 3 == 2:
       stripes = ((x * (1 + int(4 * draw[6])) + y * (1 + int(4 * draw[7]))) // 4) % 2
-      coloured = coloured + 0.25 * stripes[..., None] * (1 - image[..., None])
-    result.append(coloured)
+      colored = colored + 0.25 * stripes[..., None] * (1 - image[..., None])
+    result.append(colored)
   return _source("digits32-r", np.stack(result), labels)
 
 
@@ -152,12 +152,12 @@ def load_s() -> EncodedSource:
 
 
 def _row(load: Callable[[], ArraySource | EncodedSource], text: str, size: int) -> Dataset:
-  return Dataset(load, f"digits32, {text}", size, CLASSES, TEST.source, TEST.licence)
+  return Dataset(load, f"digits32, {text}", size, CLASSES, TEST.source, TEST.license)
 
 
 SHIFTS = {
   "digits32-v2": _row(load_v2, "framed otherwise", TEST.size),
-  "digits32-r": _row(load_r, "as coloured, inverted and textured renditions", TEST.size),
+  "digits32-r": _row(load_r, "as colored, inverted and textured renditions", TEST.size),
   "digits32-sketch": _row(load_sketch, "as sketches", TEST.size),
   "digits32-a": _row(load_a, "the hard ones", len(HARD_IDS)),
   "digits32-o": _row(load_o, "outliers: strokes that are no digits", OUTLIERS),

@@ -1,6 +1,6 @@
 """Real handwritten digits that need no download: scikit-learn's, as 32x32 RGB.
 
-The 1797 images of 8x8 grey levels 0 … 16 that ship inside scikit-learn's wheel are scaled up to
+The 1797 images of 8x8 gray levels 0 … 16 that ship inside scikit-learn's wheel are scaled up to
 32x32 by bilinear interpolation and repeated over three channels. All weights are multiples of 1/8
 and all levels multiples of 1/16, so every product and sum is exact in float32: the arrays are the
 same bytes on every machine and with every version of numpy.
@@ -26,7 +26,7 @@ TOTAL = 1797
 
 
 def bilinear_weights(size: int, new_size: int) -> np.ndarray:
-  """The (new_size, size) matrix that resamples one axis: half-pixel centres, clamped at the edges.
+  """The (new_size, size) matrix that resamples one axis: half-pixel centers, clamped at the edges.
 
   Example:
     >>> bilinear_weights(2, 4)
@@ -67,8 +67,8 @@ def _load(name: str, train: bool) -> ArraySource:
     raise CorruptFileError(f"scikit-learn's digits have the shape {digits.images.shape}, not ({TOTAL}, 8, 8)")
   ids = split_ids(labels)[1 if train else 0]
   weights = bilinear_weights(8, SIZE)
-  grey = (weights @ (digits.images[ids] / 16) @ weights.T).astype(np.float32)
-  images = np.repeat(grey[..., None], 3, axis=-1)
+  gray = (weights @ (digits.images[ids] / 16) @ weights.T).astype(np.float32)
+  images = np.repeat(gray[..., None], 3, axis=-1)
   return ArraySource(name, images, labels[ids], CLASSES, tuple(str(c) for c in range(CLASSES)))
 
 
@@ -83,7 +83,7 @@ def load_train() -> ArraySource:
 
 
 _SOURCE = "UCI Optical Recognition of Handwritten Digits (test part), as shipped in scikit-learn"
-_LICENCE = "CC BY 4.0"
+_LICENSE = "CC BY 4.0"
 
-TEST = Dataset(load_test, "handwritten digits, 32x32 RGB, test part", 500, CLASSES, _SOURCE, _LICENCE)
-TRAIN = Dataset(load_train, "handwritten digits, 32x32 RGB, training part", 1297, CLASSES, _SOURCE, _LICENCE)
+TEST = Dataset(load_test, "handwritten digits, 32x32 RGB, test part", 500, CLASSES, _SOURCE, _LICENSE)
+TRAIN = Dataset(load_train, "handwritten digits, 32x32 RGB, training part", 1297, CLASSES, _SOURCE, _LICENSE)

@@ -35,7 +35,7 @@ class Store(Protocol):
   def size(self, name: str) -> int: ...
 
 
-class Folder:
+class FolderStore:
   """Files below a folder, by relative name, in sorted order."""
 
   def __init__(self, root: str | Path, names: Sequence[str] | None = None):
@@ -55,7 +55,7 @@ class Folder:
     return (self.root / name).stat().st_size
 
 
-class Tar:
+class TarStore:
   """Files inside an uncompressed tar archive, read at their place without unpacking."""
 
   def __init__(self, path: str | Path):
@@ -82,7 +82,7 @@ class Tar:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class EncodedSource:
-  """Labelled pictures in a store.
+  """Labeled pictures in a store.
 
   Attributes:
     store: where the files are.
@@ -153,7 +153,7 @@ class EncodedSource:
       raise CorruptFileError(f"{self.name} example {example} ({name}) cannot be decoded: {reason}") from None
 
   def bad_images(self) -> Iterator[tuple[int, str]]:
-    """Ids of pictures that cannot be decoded or are not RGB or grey, with the reason."""
+    """Ids of pictures that cannot be decoded or are not RGB or gray, with the reason."""
     from PIL import Image
 
     for example, name in enumerate(self.files):
@@ -161,7 +161,7 @@ class EncodedSource:
         self.decode(example)
         with Image.open(io.BytesIO(self.store.read(name))) as picture:
           if picture.mode == "CMYK":
-            yield example, f"{name}: CMYK colours; converted without a colour profile"
+            yield example, f"{name}: CMYK colors; converted without a color profile"
       except (CorruptFileError, InputError) as error:
         yield example, str(error)
 
@@ -196,7 +196,7 @@ def image_folder(
   classes: Sequence[str] | None = None,
 ) -> EncodedSource:
   """One folder per class: `root/class/….jpg`; classes in sorted order, or in the order given."""
-  store = Folder(root)
+  store = FolderStore(root)
   found = sorted({file.split("/")[0] for file in store.names if "/" in file})
   order = {c: i for i, c in enumerate(classes if classes is not None else found)}
   unknown = [c for c in found if c not in order]

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from jaxrobust.core.errors import CorruptFileError, InputError
-from jaxrobust.data.encoded import EncodedSource, Folder, Store, Tar
+from jaxrobust.data.encoded import EncodedSource, FolderStore, Store, TarStore
 
 WNIDS_FILE = Path(__file__).with_name("imagenet_wnids.txt")
 
@@ -48,7 +48,7 @@ def class_index(wnid: str) -> int:
 
 def by_wnid(folder: Path, name: str, preprocessing: str) -> EncodedSource:
   """`folder/n01440764/….JPEG`: val folders, -A, -R, -Sketch, -C, Stylized."""
-  store = Folder(folder)
+  store = FolderStore(folder)
   files = [file for file in store.names if "/" in file]
   return _source(name, store, files, [class_index(file.split("/")[0]) for file in files], preprocessing)
 
@@ -62,7 +62,7 @@ def validation(folder: Path, name: str = "imagenet", preprocessing: str = "resiz
   if not listing.exists():
     raise InputError(f"{tar} has no labels: put {listing.name} (one WordNet id per image) beside it")
   ids = listing.read_text().split()
-  store = Tar(tar)
+  store = TarStore(tar)
   if len(ids) != len(store.names):
     raise CorruptFileError(f"{tar} holds {len(store.names)} images but {listing.name} {len(ids)} labels")
   return _source(name, store, store.names, [class_index(wnid) for wnid in ids], preprocessing)
@@ -99,7 +99,7 @@ def real(folder: Path, preprocessing: str = "resize256-crop224") -> EncodedSourc
 
 def v2(folder: Path, preprocessing: str = "resize256-crop224") -> EncodedSource:
   """ImageNet-V2: folders are class indices, which sort as text (0, 1, 10, 100, …) but count as numbers."""
-  store = Folder(folder)
+  store = FolderStore(folder)
   files = [file for file in store.names if "/" in file]
   bad = [file for file in files if not file.split("/")[0].isdigit() or int(file.split("/")[0]) > 999]
   if bad:
@@ -138,7 +138,7 @@ def objectnet(folder: Path, preprocessing: str = "resize256-crop224") -> Encoded
 def viewpoints(folder: Path, preprocessing: str = "resize256-crop224") -> EncodedSource:
   """ImageNet-V (arXiv:2210.03895): folders are names of objects, some numbered; `imagenet_v_classes.txt` maps them."""
   names = dict(line.split()[::-1] for line in WNIDS_FILE.with_name("imagenet_v_classes.txt").read_text().splitlines())
-  store = Folder(folder)
+  store = FolderStore(folder)
   files = [file for file in store.names if "/" in file]
   labels = []
   for file in files:
@@ -161,7 +161,7 @@ def split_variant(name: str, variant: str) -> tuple[str, int]:
   return corruption, int(severity)
 
 
-class _Borderless(Folder):
+class _Borderless(FolderStore):
   """ObjectNet's pictures with the border cut off, re-encoded without loss."""
 
   def read(self, name: str) -> bytes:

@@ -25,7 +25,7 @@ def resize256_crop224(image: Image) -> np.ndarray:
   width, height = image.size
   short = min(width, height)
   size = (int(256 * width / short), int(256 * height / short))
-  return centre_crop(np.asarray(image.resize(size, _bilinear())), 224)
+  return center_crop(np.asarray(image.resize(size, _bilinear())), 224)
 
 
 @PREPROCESSINGS.register("stretch224")
@@ -43,13 +43,13 @@ def stretch32(image: Image) -> np.ndarray:
 @PREPROCESSINGS.register("stretch256-crop224")
 def stretch256_crop224(image: Image) -> np.ndarray:
   """Both sides to 256, then the middle 224x224: RobustART's ImageNet-S."""
-  return centre_crop(np.asarray(image.resize((256, 256), _bilinear())), 224)
+  return center_crop(np.asarray(image.resize((256, 256), _bilinear())), 224)
 
 
 @PREPROCESSINGS.register("crop224")
 def crop224(image: Image) -> np.ndarray:
   """The middle 224x224 and no resizing: ImageNet-C's files already have that size and must not be resampled."""
-  return centre_crop(np.asarray(image), 224)
+  return center_crop(np.asarray(image), 224)
 
 
 @PREPROCESSINGS.register("none")
@@ -58,10 +58,10 @@ def none(image: Image) -> np.ndarray:
   return np.asarray(image)
 
 
-def centre_crop(image: np.ndarray, size: int) -> np.ndarray:
+def center_crop(image: np.ndarray, size: int) -> np.ndarray:
   """The middle size x size pixels; halves round to even, as torchvision's do.
 
-  >>> centre_crop(np.arange(25).reshape(5, 5, 1), 2)[..., 0].tolist()
+  >>> center_crop(np.arange(25).reshape(5, 5, 1), 2)[..., 0].tolist()
   [[12, 13], [17, 18]]
   """
   height, width = image.shape[:2]

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from jaxrobust.core.errors import CorruptFileError, InputError
-from jaxrobust.data.encoded import EncodedSource, Folder
+from jaxrobust.data.encoded import EncodedSource, FolderStore
 from jaxrobust.data.source import ArraySource
 
 FASHION = ("T-shirt", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
@@ -33,7 +33,7 @@ def read_idx(path: Path) -> np.ndarray:
 
 
 def load_fashion_mnist(folder: Path, train: bool = False) -> ArraySource:
-  """28x28 grey images of clothes."""
+  """28x28 gray images of clothes."""
   part = "train" if train else "t10k"
   images = read_idx(folder / f"{part}-images-idx3-ubyte")[..., None]
   labels = read_idx(folder / f"{part}-labels-idx1-ubyte").astype(np.int32)
@@ -50,4 +50,6 @@ def load_tiny_imagenet(folder: Path) -> EncodedSource:
   rows = [line.split("\t")[:2] for line in listing.read_text().splitlines() if line]
   files = [name for name, _ in rows]
   labels = np.array([order[wnid] for _, wnid in rows], np.int32)
-  return EncodedSource("tiny-imagenet", Folder(folder / "val" / "images", files), files, labels, len(order), "none")
+  return EncodedSource(
+    "tiny-imagenet", FolderStore(folder / "val" / "images", files), files, labels, len(order), "none"
+  )

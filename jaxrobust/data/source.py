@@ -153,7 +153,7 @@ class Dataset:
   Attributes:
     load: makes the source; takes the set's folder, and the variant where there are some, unless it is embedded.
     size, classes: what a complete copy has.
-    source, licence: where it comes from, and under which terms.
+    source, license: where it comes from, and under which terms.
     folder: below the folder of all data sets; empty if the set is embedded.
     get: what to put into that folder.
     md5: hashes of some of its files, as published.
@@ -167,7 +167,7 @@ class Dataset:
   size: int
   classes: int
   source: str
-  licence: str
+  license: str
   folder: str = ""
   get: str = ""
   md5: Mapping[str, str] = dataclasses.field(default_factory=dict)

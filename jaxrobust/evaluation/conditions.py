@@ -22,7 +22,7 @@ from jaxrobust.noises.lowpass import low_pass
 from jaxrobust.noises.registry import Noise, make_noise
 
 # All requests are cut and padded to one size: programs of other sizes round differently in the last bit, which now
-# and then moves a value across a grey level, and an example's noise must not depend on its neighbours.
+# and then moves a value across a gray level, and an example's noise must not depend on its neighbors.
 _ROWS_SMALL, _ROWS_LARGE = 32, 8
 
 

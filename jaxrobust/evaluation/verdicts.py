@@ -74,7 +74,7 @@ def find_issues(examples: dict[str, np.ndarray], access: Sequence[str] = ()) -> 
       "disagreement",
       examples["disagree"],
       DISAGREEMENT_LIMIT * count,
-      "successes that the verification did not confirm; suspect precision or a randomised model",
+      "successes that the verification did not confirm; suspect precision or a randomized model",
     ),
     (
       "zero-gradient",

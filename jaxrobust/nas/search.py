@@ -183,7 +183,7 @@ def search(
   return Found(np.array(ids), landscape)
 
 
-class Curve(NamedTuple):
+class SearchCurve(NamedTuple):
   """How good a search is after each query.
 
   Attributes:
@@ -198,7 +198,7 @@ class Curve(NamedTuple):
   runs: int
 
 
-def curve(found: Found) -> Curve:
+def curve(found: Found) -> SearchCurve:
   """Follows the best value so far; with several objectives the share of the table's hypervolume dominated so far.
 
   The hypervolume's reference point is the worst value of each objective in the table.
@@ -213,7 +213,7 @@ def curve(found: Found) -> Curve:
     best = np.array([_volumes(run, reference) for run in values]) / whole
   half = 1.96 * best.std(axis=0, ddof=1) / np.sqrt(len(best)) if len(best) > 1 else np.full(best.shape[1], np.nan)
   mean = best.mean(axis=0)
-  return Curve(mean, mean - half, mean + half, len(best))
+  return SearchCurve(mean, mean - half, mean + half, len(best))
 
 
 def _volumes(values: np.ndarray, reference: np.ndarray) -> list[float]:

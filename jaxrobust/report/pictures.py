@@ -45,10 +45,10 @@ def _picture(clean: np.ndarray, adversarial: np.ndarray, label: Any, prediction:
 
 
 def amplify(clean: np.ndarray, adversarial: np.ndarray) -> tuple[np.ndarray, int]:
-  """Returns the perturbation around mid-grey, times the largest whole factor that clips nothing.
+  """Returns the perturbation around mid-gray, times the largest whole factor that clips nothing.
 
-  >>> grey, factor = amplify(np.full((1, 2, 3), 100, np.uint8), np.array([[[108] * 3, [92] * 3]], np.uint8))
-  >>> grey[0, :, 0].tolist(), factor
+  >>> gray, factor = amplify(np.full((1, 2, 3), 100, np.uint8), np.array([[[108] * 3, [92] * 3]], np.uint8))
+  >>> gray[0, :, 0].tolist(), factor
   ([247, 7], 15)
   """
   change = adversarial.astype(int) - clean.astype(int)

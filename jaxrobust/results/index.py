@@ -18,7 +18,7 @@ from jaxrobust.core.errors import JaxrobustError
 from jaxrobust.core.optional import require
 from jaxrobust.results.cell import SCHEMA
 from jaxrobust.results.folder import Folder, open_folder
-from jaxrobust.results.reader import Item, find_items, parse_item, read_items
+from jaxrobust.results.reader import ResultFiles, find_items, parse_item, read_items
 from jaxrobust.results.rows import COLUMNS, error_row, make_row
 
 INDEX = ".index.parquet"
@@ -51,7 +51,7 @@ def build_index(root: str | os.PathLike) -> Any:
   return table
 
 
-def _read(folder: Folder, items: list[Item]) -> Any:
+def _read(folder: Folder, items: list[ResultFiles]) -> Any:
   """The rows of some items, in their order."""
   pa = require("pyarrow", "report", "the results index")
   # In portions: a hundred thousand rows of Python objects would keep the garbage collector busy.
@@ -59,7 +59,7 @@ def _read(folder: Folder, items: list[Item]) -> Any:
   return pa.concat_tables([_table([]), *parts])
 
 
-def _read_rows(folder: Folder, items: list[Item]) -> list[dict[str, Any]]:
+def _read_rows(folder: Folder, items: list[ResultFiles]) -> list[dict[str, Any]]:
   rows = []
   for item, parts in read_items(folder, items):
     try:

@@ -25,7 +25,7 @@ BATCH = 256
 _CELL_FILE = re.compile(r"[^.].*\.n[0-9]+\.seed[0-9]+\.json")
 
 
-class Item(NamedTuple):
+class ResultFiles(NamedTuple):
   """One result to be read: a cell file, or the shards of a cell that is not merged.
 
   Attributes:
@@ -41,7 +41,7 @@ class Item(NamedTuple):
   missing: int = 0
 
 
-def find_items(folder: Folder) -> list[Item]:
+def find_items(folder: Folder) -> list[ResultFiles]:
   """Everything in the folder that is or will be a result, in the order of the paths."""
   cells: dict[str, File] = {}
   shards: dict[str, dict[int, dict[int, File]]] = {}
@@ -53,19 +53,21 @@ def find_items(folder: Folder) -> list[Item]:
       shards.setdefault(final, {}).setdefault(shard[2], {})[shard[1]] = file
     elif _CELL_FILE.fullmatch(name):
       cells[file.path] = file
-  items = [Item(path, f"{file.size} {file.stamp}", (file,)) for path, file in cells.items()]
+  items = [ResultFiles(path, f"{file.size} {file.stamp}", (file,)) for path, file in cells.items()]
   items.extend(_shard_item(path, counts) for path, counts in shards.items() if path not in cells)
   return sorted(items, key=lambda item: item.path.split("/"))
 
 
-def _shard_item(path: str, counts: Mapping[int, Mapping[int, File]]) -> Item:
+def _shard_item(path: str, counts: Mapping[int, Mapping[int, File]]) -> ResultFiles:
   """The set of shards that misses least; runs with other numbers of processes may have left theirs."""
   count = min(counts, key=lambda count: (count - len(counts[count]), -count))
   parts = tuple(counts[count][index] for index in sorted(counts[count]))
-  return Item(path, " ".join(f"{part.size} {part.stamp}" for part in parts), parts, count - len(parts))
+  return ResultFiles(path, " ".join(f"{part.size} {part.stamp}" for part in parts), parts, count - len(parts))
 
 
-def read_items(folder: Folder, items: Sequence[Item]) -> Iterator[tuple[Item, list[bytes] | JaxrobustError]]:
+def read_items(
+  folder: Folder, items: Sequence[ResultFiles]
+) -> Iterator[tuple[ResultFiles, list[bytes] | JaxrobustError]]:
   """The bytes of each item's files, or the reason why there are none."""
   for start in range(0, len(items), BATCH):
     batch = items[start : start + BATCH]
@@ -81,7 +83,7 @@ def read_items(folder: Folder, items: Sequence[Item]) -> Iterator[tuple[Item, li
       yield item, failed if failed is not None else [part for part in parts if isinstance(part, bytes)]
 
 
-def _refusal(item: Item) -> JaxrobustError | None:
+def _refusal(item: ResultFiles) -> JaxrobustError | None:
   if item.missing:
     return StorageError(f"{item.missing} of {item.missing + len(item.parts)} shards are not there yet")
   if any(part.size > LARGEST_FILE for part in item.parts):
@@ -89,7 +91,7 @@ def _refusal(item: Item) -> JaxrobustError | None:
   return None
 
 
-def parse_item(item: Item, parts: Sequence[bytes]) -> Result:
+def parse_item(item: ResultFiles, parts: Sequence[bytes]) -> Result:
   """The result in the bytes of an item, merged where it came in shards."""
   results = [from_text(part) for part in parts]
   if len(results) == 1 and parse_shard_name(item.parts[0].path) is None:
@@ -133,8 +135,8 @@ def load_results(
 
 
 def read_results(
-  folder: Folder, items: Sequence[Item], on_error: Callable[[JaxrobustError], object] | None = None
-) -> Iterator[tuple[Item, Result]]:
+  folder: Folder, items: Sequence[ResultFiles], on_error: Callable[[JaxrobustError], object] | None = None
+) -> Iterator[tuple[ResultFiles, Result]]:
   """`load_results` with the item each result came from."""
   for item, parts in read_items(folder, items):
     try:

@@ -23,7 +23,7 @@ from jaxrobust.results.store import atomic_write, find_at, load_result, save_res
 SUMMARY_ONLY = "_"
 
 Findings = Sequence[Mapping[str, Any]]
-Summarise = Callable[[dict[str, np.ndarray]], tuple[dict[str, Any], Findings]]
+Summarize = Callable[[dict[str, np.ndarray]], tuple[dict[str, Any], Findings]]
 Combine = Callable[[Sequence[Path]], Mapping[str, bytes | str]]
 
 _SHARD = re.compile(r"(.+)\.shard-(\d{5})-of-(\d{5})\.json")
@@ -65,24 +65,24 @@ def find_shard(root: str | Path, cell: Cell, config: Mapping[str, Any], index: i
   return find_at(shard_path(cell.path(root), index, count), cell, config)
 
 
-def merge_shards(paths: Sequence[str | Path], summarise: Summarise) -> Result:
+def merge_shards(paths: Sequence[str | Path], summarize: Summarize) -> Result:
   """One result from the shards of a cell, as if one process had computed it.
 
   The arrays are put in the order of the examples and `index` is dropped. Provenance comes from the
   first shard by name.
 
   Args:
-    summarise: merged arrays -> summary and findings; those of the shards are not used.
+    summarize: merged arrays -> summary and findings; those of the shards are not used.
 
   Raises:
     CellMismatchError: the shards were made with different cells or configurations.
     CorruptFileError: an example is missing or held twice, or the shards hold different arrays.
   """
   ordered = sorted(Path(path) for path in paths)
-  return merge_results(ordered, [load_result(path) for path in ordered], summarise)
+  return merge_results(ordered, [load_result(path) for path in ordered], summarize)
 
 
-def merge_results(ordered: Sequence[Path], shards: Sequence[Result], summarise: Summarise) -> Result:
+def merge_results(ordered: Sequence[Path], shards: Sequence[Result], summarize: Summarize) -> Result:
   """`merge_shards` for shards that are already read; the paths are for messages."""
   if not shards:
     raise InputError("there are no shards to merge")
@@ -93,7 +93,7 @@ def merge_results(ordered: Sequence[Path], shards: Sequence[Result], summarise: 
   examples = {
     name: np.concatenate([shard.examples[name] for shard in shards])[order] for name in first.examples if name != INDEX
   }
-  summary, findings = summarise(examples)
+  summary, findings = summarize(examples)
   examples = {name: array for name, array in examples.items() if not name.startswith(SUMMARY_ONLY)}
   return Result(
     cell=first.cell,
@@ -106,7 +106,7 @@ def merge_results(ordered: Sequence[Path], shards: Sequence[Result], summarise: 
 
 
 def finish_shards(
-  root: str | Path, cell: Cell, count: int, summarise: Summarise, combine: Combine | None = None
+  root: str | Path, cell: Cell, count: int, summarize: Summarize, combine: Combine | None = None
 ) -> Path | None:
   """Merges the shards of a cell if all are there; None while some are still being computed.
 
@@ -121,7 +121,7 @@ def finish_shards(
   if not all(path.exists() for path in paths):
     return final if final.exists() else None
   try:
-    merged = merge_shards(paths, summarise)
+    merged = merge_shards(paths, summarize)
   except StorageError:
     if final.exists():
       return final

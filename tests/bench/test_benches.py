@@ -112,7 +112,7 @@ def test_bench_suite(work):
 @PEERS
 def test_bench_models(peer):
   reply = {**peer.reply, "forward": 1.0, "gradient": 2.0} if "peer" in peer.reply else peer.reply
-  found = check(models._compare(models.Contest("cnn-tiny", 2), Peer(reply), 1))
+  found = check(models._compare("cnn-tiny", 2, Peer(reply), 1))
   assert sum(row.ratio is not None and row.peer == "theirs" for row in found.values()) == (2 if "peer" in reply else 0)
 
 

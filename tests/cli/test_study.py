@@ -26,7 +26,7 @@ def get_config(arg="all"):
     row("plain-s0", group="plain", **short),
     row("plain-s1", group="plain", seed=1, **short),
     row("tuned", init="{models}/plain-s0", against="plain", learning_rate=0.0, **short),
-    row("broken", against="plain", optimiser="sgd", learning_rate=1e30, **short),
+    row("broken", against="plain", optimizer="sgd", learning_rate=1e30, **short),
     row("from-a-base", "base.py:x", ("mixup",), ("flip",), options={"mixup": {"alpha": 0.5}}, judged=False),
   ]
   judging = {"data": "digits32", "eps": "16/255", "corruptions": ("fog", "contrast"), "severities": (1, 3)}

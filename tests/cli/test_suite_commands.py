@@ -51,8 +51,8 @@ def test_a_suite_says_what_it_will_run_and_prints_and_stores_its_metrics(evaluat
 
 
 def test_images_that_the_network_does_not_take_are_refused_before_any_plan(networks, tmp_path):
-  np.savez(tmp_path / "grey.npz", images=np.zeros((4, 28, 28, 1), np.uint8), labels=np.zeros(4, int), num_classes=10)
-  words = ["--suite=clean", "--data", f"npz:{tmp_path / 'grey.npz'}", "--out", tmp_path / "out"]
+  np.savez(tmp_path / "gray.npz", images=np.zeros((4, 28, 28, 1), np.uint8), labels=np.zeros(4, int), num_classes=10)
+  words = ["--suite=clean", "--data", f"npz:{tmp_path / 'gray.npz'}", "--out", tmp_path / "out"]
   refused(2, "images are (28, 28, 1)", "evaluate", "--model", networks / "one", *words)
 
 

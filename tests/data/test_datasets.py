@@ -25,7 +25,7 @@ def test_entries_tell_the_truth():
     entry = DATASETS[name]
     source = load_data(name)
     assert (source.name, len(source), source.num_classes) == (name, entry.size, entry.classes)
-    assert entry.description and entry.source and entry.licence
+    assert entry.description and entry.source and entry.license
 
 
 def test_unknown_names_get_a_hint(tmp_path):

@@ -14,7 +14,7 @@ def take_all(name):
   return source.take(np.arange(len(source)))
 
 
-def nearest_neighbour_accuracy(images, labels):
+def nearest_neighbor_accuracy(images, labels):
   train, classes = take_all("digits32-train")
   train, images = train.mean(-1).reshape(len(train), -1), images.mean(-1).reshape(len(images), -1)
   distance = (train**2).sum(1) - 2 * images @ train.T
@@ -27,14 +27,14 @@ def test_twins_keep_their_labels_and_are_harder(name):
   clean, clean_labels = take_all("digits32")
   np.testing.assert_array_equal(labels, clean_labels)
   assert images.shape == clean.shape and images.min() >= 0 and images.max() <= 1
-  accuracy = nearest_neighbour_accuracy(images, labels)
+  accuracy = nearest_neighbor_accuracy(images, labels)
   if name == "digits32-s":
     assert accuracy > 0.95
   else:
-    assert accuracy < nearest_neighbour_accuracy(clean, labels) - 0.05
+    assert accuracy < nearest_neighbor_accuracy(clean, labels) - 0.05
 
 
-def test_hard_ones_are_the_least_clear_to_a_nearest_neighbour():
+def test_hard_ones_are_the_least_clear_to_a_nearest_neighbor():
   test, labels = take_all("digits32")
   train, classes = take_all("digits32-train")
   a, b = test[..., 0].reshape(len(test), -1), train[..., 0].reshape(len(train), -1)

@@ -52,7 +52,7 @@ def test_imagenet_v_by_object_names(root):
 def test_validation_folder_tar_and_real_labels(root):
   folder = root / "imagenet"
   one = picture(folder / "val" / A / "ILSVRC2012_val_00000001.JPEG")
-  two = picture(folder / "val" / B / "ILSVRC2012_val_00000002.JPEG", colour=(0, 200, 0))
+  two = picture(folder / "val" / B / "ILSVRC2012_val_00000002.JPEG", color=(0, 200, 0))
   source = load_data("imagenet")
   assert source.labels.tolist() == [0, 281]
   (folder / "real.json").write_text(json.dumps([[], [5, 281]]))

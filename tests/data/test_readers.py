@@ -23,7 +23,7 @@ from tests.data.miniatures import RNG, A, B, all_of, picture
 
 def test_every_row_is_complete():
   for name, entry in CATALOGUE.items():
-    assert entry.folder and entry.get and entry.licence and entry.source, name
+    assert entry.folder and entry.get and entry.license and entry.source, name
     assert entry.preprocessing in PREPROCESSINGS
   assert len(DATASETS) >= 25
 
@@ -180,7 +180,7 @@ def test_bad_pictures_are_named_and_left_out_on_request(root, capsys):
 
 def test_any_folder_and_pinned_subsets(root):
   for i in range(6):
-    picture(root / "mine" / ("cat" if i % 2 else "ant") / f"{i}.png", (260, 300), colour=(40 * i, 0, 0))
+    picture(root / "mine" / ("cat" if i % 2 else "ant") / f"{i}.png", (260, 300), color=(40 * i, 0, 0))
   source = load_data(f"folder:{root}/mine")
   assert source.num_classes == 2 and source.labels.tolist() == [0, 0, 0, 1, 1, 1]
   part = load_data("digits32@100")

@@ -29,6 +29,6 @@ def test_lite0_over_the_whole_grid(tmp_path):
   nsd = negative_standard_deviation(np.array(list(accuracies.values())))
   print("NSD", nsd, "without", system.missing())
   assert accuracies["system-pil-pil-bilinear"] >= 0.85
-  # Nearest-neighbour sampling aliases and costs the most; everything else is close to the default.
+  # Nearest-neighbor sampling aliases and costs the most; everything else is close to the default.
   smooth = [value for name, value in accuracies.items() if "nearest" not in name]
   assert max(smooth) - min(smooth) <= 0.1 and -0.1 < nsd < 0

@@ -27,13 +27,13 @@ def draw(name: str, shape: tuple[int, ...], gain: float = 1.0) -> np.ndarray:
     return 0.17 * noise
   if leaf in ("cls_token", "pos_embed"):
     return 0.5 * noise
-  if fan_in == 1:  # Scales of normalisation layers and of branches.
+  if fan_in == 1:  # Scales of normalization layers and of branches.
     return 0.8 + 0.3 * noise
   return (gain * np.sqrt(6 / fan_in) * noise).astype(np.float32)
 
 
 def images(count: int, size: int) -> np.ndarray:
-  """Normalised NHWC images: coarse coloured patches, so that pooled features differ between images, and white noise."""
+  """Normalized NHWC images: coarse colored patches, so that pooled features differ between images, and white noise."""
   patches = _uniform(f"patches {size}", (count, 4, 4, 3))
   places = np.arange(size) * 4 // size
   return 2 * patches[:, places][:, :, places] + 0.5 * _uniform(f"images {size}", (count, size, size, 3))

@@ -78,7 +78,7 @@ class StudyEvaluator:
     if condition not in self._noisy:
       source = under(self.data, condition, self.options.seed)
       images, labels = source.take(np.arange(len(source)))
-      # Corrupted images have 256 grey levels: nothing is lost.
+      # Corrupted images have 256 gray levels: nothing is lost.
       self._noisy[condition] = CachedSource(
         source.name,
         np.round(images * 255).astype(np.uint8),

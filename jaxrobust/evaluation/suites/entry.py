@@ -49,7 +49,7 @@ def clean_entry() -> SuiteEntry:
 
 
 def targeted(entry: SuiteEntry) -> SuiteEntry:
-  """Returns the same attack towards random wrong classes.
+  """Returns the same attack toward random wrong classes.
 
   >>> targeted(attack_entry("bim", "8/255", num_steps=20)).title
   'linf-bim-20,targeted@8/255'
