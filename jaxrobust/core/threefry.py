@@ -2,7 +2,8 @@
 
 JAX lowers Threefry on CPUs to a loop over its rounds, each of which passes over the whole array: five times slower than
 the same rounds in one pass, which shows where every item of an attack draws a random start on a small network.
-An unrolled key hashes in one pass, to the same bits, so that nothing else changes; it compiles faster, too.
+An unrolled key hashes in one pass where a program is lowered for CPUs, to the same bits, so that nothing else changes;
+it compiles faster, too.
 
 For uniform draws the size of an image: `jax.random.uniform(unrolled(key), shape)`. Not for normal ones, whose formula
 uses a draw several times: XLA would hash anew for each. Keys that are handed on stay JAX's own, since some of its
@@ -46,9 +47,13 @@ def _random_bits(key: Array, bit_width: int, shape: tuple[int, ...]) -> Array:
   size = math.prod(shape)
   if bit_width != 32 or size >= 2**32 or not jax.config.jax_threefry_partitionable:  # type: ignore[attr-defined]
     return _JAX.random_bits(key, bit_width, shape)
-  place = jnp.arange(size, dtype=jnp.uint32).reshape(shape)
-  x, y = threefry_2x32(key, jnp.zeros_like(place), place)
-  return x ^ y
+
+  def one_pass(key: Array) -> Array:
+    place = jnp.arange(size, dtype=jnp.uint32).reshape(shape)
+    x, y = threefry_2x32(key, jnp.zeros_like(place), place)
+    return x ^ y
+
+  return jax.lax.platform_dependent(key, cpu=one_pass, default=lambda key: _JAX.random_bits(key, bit_width, shape))
 
 
 _IMPLEMENTATION: Hashable = jax.extend.random.define_prng_impl(

@@ -183,7 +183,7 @@ def _multiply_adds(jaxpr: Any) -> int:
   total = 0
   for equation in jaxpr.eqns:
     out, rhs = equation.outvars[0].aval, equation.invars[-1].aval
-    if _is_conv2d(equation):
+    if equation.primitive.name == "conv2d":
       total += int(np.prod(out.shape)) * int(np.prod(rhs.shape[:3]))
     elif equation.primitive.name == "conv_general_dilated":
       kernel = equation.params["dimension_numbers"].rhs_spec  # (O, I, spatial…)
@@ -194,9 +194,3 @@ def _multiply_adds(jaxpr: Any) -> int:
     else:
       total += sum(_multiply_adds(inner) for inner in core.jaxprs_in_params(equation.params))
   return total
-
-
-def _is_conv2d(equation: Any) -> bool:
-  """Returns whether an equation is the shared convolution, which has several forms inside."""
-  inner = equation.params.get("call_jaxpr")
-  return equation.primitive.name == "custom_vjp_call" and inner.jaxpr.debug_info.func_name == "conv2d"

@@ -11,7 +11,6 @@ the convolution's output alone and computes the rest again.
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import jax
@@ -74,32 +73,10 @@ def _pool(x: Array) -> Array:
   return avg_pool(x, 3, 1, 1, count_padding=False)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
-def same_conv(x: Array, kernel: Array, side: int) -> Array:
-  """Convolves with stride 1 and `side` zeros around, by the shared convolution; its derivatives are such again.
-
-  The shared convolution's second derivatives are XLA's own, which are ten times slower inside a switch.
-  """
-  return conv2d(x, kernel, (1, 1), ((side, side), (side, side)))
-
-
-def _same_forward(x: Array, kernel: Array, side: int) -> tuple[Array, tuple[Array, Array]]:
-  return same_conv(x, kernel, side), (x, kernel)
-
-
-def _same_backward(side: int, saved: tuple[Array, Array], cotangent: Array) -> tuple[Array, Array]:
-  x, kernel = saved
-  flipped = lax.optimization_barrier(kernel[::-1, ::-1].transpose(0, 1, 3, 2))
-  by_kernel = lambda kernel: conv2d(x, kernel, (1, 1), ((side, side), (side, side)))
-  return same_conv(cotangent, flipped, side), jax.vjp(by_kernel, kernel)[1](cotangent)[0]
-
-
-same_conv.defvjp(_same_forward, _same_backward)
-
-
 def _convolve(x: Array, kernel: Array, size: int) -> Array:
   kernel = kernel if size == 3 else kernel[1:2, 1:2]
-  return same_conv(nn.relu(x), jnp.asarray(kernel, x.dtype), size // 2)
+  side = size // 2
+  return conv2d(nn.relu(x), jnp.asarray(kernel, x.dtype), padding=((side, side), (side, side)))
 
 
 def _normalize(y: Array, scale: Array, bias: Array, mean: Array, var: Array) -> Array:

@@ -18,9 +18,9 @@ from jaxrobust.noises.resampling import Rows, choose, filtered, zoom_matrix
 
 
 def _one_by_one(function: Callable[..., Array]) -> Callable[..., Array]:
-  """On CPU, batches become loops: a slice at an example's own offset is copied whole, where a gather is not."""
+  """On CPUs, batches become loops: a slice at an example's own offset is copied whole, where a gather is not."""
   looped = jax.custom_batching.sequential_vmap(function)
-  return lambda *arguments: (looped if jax.default_backend() == "cpu" else function)(*arguments)
+  return lambda *arguments: jax.lax.platform_dependent(*arguments, cpu=looped, default=function)
 
 
 @_one_by_one

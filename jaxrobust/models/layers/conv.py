@@ -1,103 +1,125 @@
-"""The one convolution all models use, with an input gradient that is as fast inside a loop as outside.
+"""The one convolution all models use: fast on every platform, and differentiable any number of times in either mode.
 
-XLA:CPU lowers the transposed convolution inside `lax.scan`, `while_loop` or `switch` with the reversed
-kernel in a layout that misses its fast path: 5 to 20 times slower than the same step outside. Here
-the input gradient is an ordinary convolution with a kernel flipped and transposed explicitly behind
-an optimization barrier, which keeps the fast path everywhere and costs nothing on other platforms.
+It is a primitive of its own, because what is fast depends on the platform that a program is *lowered* for, which is
+known only then: for CPUs it becomes the forms of `conv_cpu.py`, for all others XLA's plain convolution, which GPUs and
+TPUs have routines for, backward ones included. Its gradients by the images and by the kernel are primitives too. Each
+of the three is bilinear, and the transposes of each are the other two:
 
-Convolutions in groups have no fast path on XLA:CPU at all. There a depthwise one is a sum of shifted products, and any
-other is split into dense ones: several times faster forward and backward, inside a loop and outside.
+  conv2d(x, k) = y        by x: input_gradient(dy, k)     by k: kernel_gradient(x, dy)
+  input_gradient(c, k)    by c: conv2d(dx, k)             by k: kernel_gradient(dx, c)
+  kernel_gradient(x, c)   by x: input_gradient(c, dk)     by c: conv2d(x, dk)
+
+so `jax.grad`, `jax.jvp` and any composition of them stay among the three.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 from jax import lax
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
 
 from jaxrobust.core.types import Array
+from jaxrobust.models.layers import conv_cpu
+from jaxrobust.models.layers.conv_cpu import DIMENSIONS, Padding, Window
 
-Padding = tuple[tuple[int, int], tuple[int, int]]
-_DIMENSIONS = ("NHWC", "HWIO", "NHWC")
-# Kernels with more offsets than this leave their gradient to XLA: a product for each would take long to compile.
-_MOST_OFFSETS = 9
-# From this height on the rows of zeros that the joint product adds cost less than its longer sides save.
-_TALL = 8
-# Groups are merged, with zeros between them, until they have this many channels: narrower convolutions run no faster.
-_MERGED_CHANNELS = 16
+Form = Callable[[Array, Array, Window], Array]
 
 
-def _convolve(
-  images: Array,
-  kernel: Array,
-  strides: tuple[int, int],
-  padding: Sequence[tuple[int, int]],
-  dilation: tuple[int, int],
-  groups: int,
-  stretch: tuple[int, int] = (1, 1),
-) -> Array:
-  """Convolves images with `stretch - 1` zeros between their pixels, in the form that the platform is fast at."""
-  if groups > 1 and jax.default_backend() == "cpu":
-    if groups == images.shape[-1] == kernel.shape[3]:
-      return _shifted(images, kernel, strides, padding, dilation, stretch)
-    return _split(images, kernel, strides, padding, dilation, groups, stretch)
+def _convolve(images: Array, kernel: Array, window: Window) -> Array:
   return lax.conv_general_dilated(
     images,
     kernel,
-    strides,
-    padding,
-    lhs_dilation=stretch,
-    rhs_dilation=dilation,
-    dimension_numbers=_DIMENSIONS,
-    feature_group_count=groups,
+    window.strides,
+    window.padding,
+    rhs_dilation=window.dilation,
+    dimension_numbers=DIMENSIONS,
+    feature_group_count=window.groups,
+    precision=window.precision or lax.Precision.DEFAULT,
   )
 
 
-def _split(images, kernel, strides, padding, dilation, groups, stretch):  # type: ignore[no-untyped-def]
-  """Groups one by one, small ones merged into a dense convolution with a block-diagonal kernel."""
-  height, width, channels, out = kernel.shape
-  fits = (n for n in range(1, groups + 1) if groups % n == 0 and n * channels >= _MERGED_CHANNELS)
-  merged = next(fits, groups)
-  parts = groups // merged
-  blocks = kernel.reshape(height, width, channels, parts, merged, out // groups)
-  dense = jnp.einsum("hwipmo,mn->hwnipmo", blocks, jnp.eye(merged, dtype=kernel.dtype))
-  dense = dense.reshape(height, width, merged * channels, out)
-  kernels = lax.optimization_barrier(jnp.split(dense, parts, axis=3))
-  pieces = zip(jnp.split(images, parts, axis=3), kernels, strict=True)
-  return jnp.concatenate(
-    [_convolve(piece, part, strides, padding, dilation, 1, stretch) for piece, part in pieces], axis=3
-  )
+def _input_gradient(cotangent: Array, kernel: Array, window: Window) -> Array:
+  shape = (cotangent.shape[0], *window.image_size, kernel.shape[2] * window.groups)
+  images = jax.ShapeDtypeStruct(shape, cotangent.dtype)
+  return jax.linear_transpose(lambda images: _convolve(images, kernel, window), images)(cotangent)[0]
 
 
-def _shifted(
-  images: Array,
-  kernel: Array,
-  strides: tuple[int, int],
-  padding: Sequence[tuple[int, int]],
-  dilation: tuple[int, int],
-  stretch: tuple[int, int],
-) -> Array:
-  """Computes a depthwise convolution as a sum over kernel positions."""
-  sides = [(low, high, apart - 1) for (low, high), apart in zip(padding, stretch, strict=True)]
-  padded = lax.pad(images, jnp.zeros((), images.dtype), [(0, 0, 0), *sides, (0, 0, 0)])
-  padded = lax.optimization_barrier(padded)  # Else whatever made the images is computed once per kernel position.
-  reach = [(size - 1) * apart for size, apart in zip(kernel.shape[:2], dilation, strict=True)]
-  last = [(padded.shape[1 + axis] - 1 - reach[axis]) // strides[axis] * strides[axis] for axis in range(2)]
-  total = jnp.zeros((), jnp.promote_types(images.dtype, jnp.float32))
-  for row in range(kernel.shape[0]):
-    for column in range(kernel.shape[1]):
-      top, left = row * dilation[0], column * dilation[1]
-      stop = (len(images), top + last[0] + 1, left + last[1] + 1, images.shape[3])
-      window = lax.slice(padded, (0, top, left, 0), stop, (1, *strides, 1))
-      total = total + window.astype(total.dtype) * kernel[row, column, 0].astype(total.dtype)
-  return total.astype(images.dtype)
+def _kernel_gradient(images: Array, cotangent: Array, window: Window) -> Array:
+  shape = (*window.kernel_size, images.shape[3] // window.groups, cotangent.shape[3])
+  kernel = jax.ShapeDtypeStruct(shape, images.dtype)
+  return jax.linear_transpose(lambda kernel: _convolve(images, kernel, window), kernel)(cotangent)[0]
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3, 4, 5))
+def _make_primitive(name: str, plain: Form, on_cpu: Form, rows_only: bool) -> Primitive:
+  """Returns a primitive of two arrays and a window.
+
+  Args:
+    name: what it is called in printed programs.
+    plain: how it is computed.
+    on_cpu: how it is computed where a program is lowered for CPUs.
+    rows_only: whether the first argument and the result are rows that a batch can join.
+  """
+  primitive = Primitive(name)
+  primitive.def_impl(lambda first, second, *, window: _eager(primitive, window)(first, second))
+  primitive.def_abstract_eval(functools.partial(_abstract, plain))
+  mlir.register_lowering(primitive, mlir.lower_fun(plain, multiple_results=False))
+  mlir.register_lowering(primitive, mlir.lower_fun(on_cpu, multiple_results=False), platform="cpu")
+
+  def batch(arguments: Any, axes: Any, *, window: Window) -> tuple[Array, int]:
+    first, second = arguments
+    if rows_only and axes[1] is None:
+      rows = jnp.moveaxis(first, axes[0], 0)
+      out = primitive.bind(rows.reshape(-1, *rows.shape[2:]), second, window=window)
+      return out.reshape(*rows.shape[:2], *out.shape[1:]), 0
+    forms = (jax.vmap(functools.partial(form, window=window), in_axes=axes) for form in (on_cpu, plain))
+    return lax.platform_dependent(first, second, **dict(zip(("cpu", "default"), forms, strict=True))), 0
+
+  batching.primitive_batchers[primitive] = batch
+  return primitive
+
+
+@functools.cache
+def _eager(primitive: Primitive, window: Window) -> Callable[..., Array]:
+  return jax.jit(functools.partial(primitive.bind, window=window))
+
+
+def _abstract(plain: Form, first: Any, second: Any, *, window: Window) -> Any:
+  out = jax.eval_shape(functools.partial(plain, window=window), _shape(first), _shape(second))
+  return first.update(shape=out.shape, dtype=out.dtype, weak_type=False)
+
+
+def _shape(array: Any) -> jax.ShapeDtypeStruct:
+  return jax.ShapeDtypeStruct(array.shape, array.dtype)
+
+
+_conv_p = _make_primitive("conv2d", _convolve, conv_cpu.convolve, True)
+_input_gradient_p = _make_primitive("conv2d_input_gradient", _input_gradient, conv_cpu.input_gradient, True)
+_kernel_gradient_p = _make_primitive("conv2d_kernel_gradient", _kernel_gradient, conv_cpu.kernel_gradient, False)
+
+ad.defbilinear(
+  _conv_p,
+  lambda out, _, kernel, *, window: _input_gradient_p.bind(out, kernel, window=window),
+  lambda out, images, _, *, window: _kernel_gradient_p.bind(images, out, window=window),
+)
+ad.defbilinear(
+  _input_gradient_p,
+  lambda out, _, kernel, *, window: _conv_p.bind(out, kernel, window=window),
+  lambda out, cotangent, _, *, window: _kernel_gradient_p.bind(out, cotangent, window=window),
+)
+ad.defbilinear(
+  _kernel_gradient_p,
+  lambda out, _, cotangent, *, window: _input_gradient_p.bind(cotangent, out, window=window),
+  lambda out, images, _, *, window: _conv_p.bind(images, out, window=window),
+)
+
+
 def conv2d(
   images: Array,
   kernel: Array,
@@ -106,102 +128,18 @@ def conv2d(
   dilation: tuple[int, int] = (1, 1),
   groups: int = 1,
 ) -> Array:
-  """NHWC images, HWIO kernel (I per group), explicit padding.
+  """Convolves NHWC images with an HWIO kernel (I per group), with explicit padding.
 
   >>> conv2d(jnp.ones((1, 4, 4, 2)), jnp.ones((3, 3, 2, 5)), (2, 2), ((1, 1), (1, 1))).shape
   (1, 2, 2, 5)
   """
-  return _convolve(images, kernel, strides, padding, dilation, groups)
-
-
-def _conv_fwd(images: Array, kernel: Array, strides, padding, dilation, groups):  # type: ignore[no-untyped-def]
-  return _convolve(images, kernel, strides, padding, dilation, groups), (images, kernel)
-
-
-def _conv_bwd(strides, padding, dilation, groups, saved, cotangent):  # type: ignore[no-untyped-def]
-  images, kernel = saved
-  return (
-    _input_gradient(cotangent, kernel, images.shape, strides, padding, dilation, groups),
-    _kernel_gradient(images, cotangent, kernel, strides, padding, dilation, groups),
-  )
-
-
-def _kernel_gradient(images, cotangent, kernel, strides, padding, dilation, groups):  # type: ignore[no-untyped-def]
-  if groups == 1 and kernel.shape[0] * kernel.shape[1] <= _MOST_OFFSETS and jax.default_backend() == "cpu":
-    return _products(images, cotangent, kernel.shape, strides, padding, dilation)
-  return jax.vjp(lambda k: _convolve(images, k, strides, padding, dilation, groups), kernel)[1](cotangent)[0]
-
-
-def _products(
-  images: Array,
-  cotangent: Array,
-  shape: Sequence[int],
-  strides: tuple[int, int],
-  padding: Padding,
-  dilation: tuple[int, int],
-) -> Array:
-  """Makes one matrix product per kernel offset: two to four times as fast as XLA:CPU's convolution over the batch."""
-  height, width, features, out = shape
-  rows, columns = cotangent.shape[1:3]
-  padded = jnp.pad(images, ((0, 0), *padding, (0, 0)))
-  if strides == (1, 1) and rows >= _TALL:
-    return _joint_product(padded, cotangent, shape, dilation)
-  flat = cotangent.reshape(-1, out)
-  products = []
-  for i in range(height):
-    for j in range(width):
-      top, left = i * dilation[0], j * dilation[1]
-      stop = (top + (rows - 1) * strides[0] + 1, left + (columns - 1) * strides[1] + 1)
-      window = lax.slice(
-        padded, (0, top, left, 0), (len(images), *stop, features), (1, strides[0], strides[1], 1)
-      ).reshape(-1, features)
-      products.append(lax.dot_general(window, flat, (((0,), (0,)), ((), ()))))
-  return jnp.stack(products).reshape(height, width, features, out)
-
-
-def _joint_product(padded: Array, cotangent: Array, shape: Sequence[int], dilation: tuple[int, int]) -> Array:
-  """Joins all offsets in one product: images shifted along columns side by side, times cotangents shifted along rows.
-
-  Moves three copies of each where a product per offset moves nine, and its sides are long enough to run fast.
-  """
-  height, width, features, out = shape
-  columns, reach = cotangent.shape[2], (height - 1) * dilation[0]
-  lefts = [column * dilation[1] for column in range(width)]
-  tops = [row * dilation[0] for row in range(height)]
-  images = jnp.concatenate([padded[:, :, left : left + columns] for left in lefts], axis=3)
-  shifts = [jnp.pad(cotangent, ((0, 0), (top, reach - top), (0, 0), (0, 0))) for top in tops]
-  cotangents = jnp.concatenate(shifts, axis=3)
-  product = lax.dot_general(
-    images.reshape(-1, width * features), cotangents.reshape(-1, height * out), (((0,), (0,)), ((), ()))
-  )
-  return product.reshape(width, features, height, out).transpose(2, 0, 1, 3)
-
-
-def _input_gradient(
-  cotangent: Array,
-  kernel: Array,
-  image_shape: Sequence[int],
-  strides: tuple[int, int],
-  padding: Padding,
-  dilation: tuple[int, int],
-  groups: int,
-) -> Array:
-  """Convolves the stretched cotangent with the flipped, transposed kernel."""
-  pads = []
-  for axis in range(2):
-    reach = (kernel.shape[axis] - 1) * dilation[axis]
-    stretched = (cotangent.shape[1 + axis] - 1) * strides[axis] + 1
-    before = reach - padding[axis][0]
-    # What the forward pass cut off on the far side comes back as rows of zero gradient.
-    pads.append((before, image_shape[1 + axis] + reach - stretched - before))
-  height, width, per_group, out = kernel.shape
-  grouped = kernel[::-1, ::-1].reshape(height, width, per_group, groups, out // groups)
-  flipped = grouped.transpose(0, 1, 4, 3, 2).reshape(height, width, out // groups, groups * per_group)
-  flipped = lax.optimization_barrier(flipped)
-  return _convolve(cotangent, flipped, (1, 1), pads, dilation, groups, strides)
-
-
-conv2d.defvjp(_conv_fwd, _conv_bwd)
+  images, kernel = jnp.asarray(images), jnp.asarray(kernel)
+  if images.dtype != kernel.dtype:
+    raise TypeError(f"images are {images.dtype} and the kernel {kernel.dtype}: cast one of them")
+  # What is asked for here, not where the program is lowered.
+  precision = jax.config.jax_default_matmul_precision  # type: ignore[attr-defined]
+  window = Window(images.shape[1:3], kernel.shape[:2], strides, padding, dilation, groups, precision)
+  return _conv_p.bind(images, kernel, window=window)
 
 
 class Conv(nn.Module):

@@ -167,3 +167,41 @@ def test_a_network_of_shared_convolutions_has_the_gradient_of_linen_convolutions
     gradient(True, variables, images),
     gradient(False, variables, images),
   )
+
+
+@pytest.mark.parametrize("case", ["cnn-a", "dilated-and-strided", "groups"])
+def test_forward_mode_and_second_derivatives_equal_the_plain_convolution(case):
+  images, kernel = arrays(case)
+  rng = np.random.default_rng(1)
+  moved = rng.normal(size=images.shape).astype(np.float32), rng.normal(size=kernel.shape).astype(np.float32)
+
+  def second_order(convolve):
+    loss = lambda x, k: bent(convolve(x, k))
+    first = jax.jvp(loss, (images, kernel), moved)
+    by_both = jax.jvp(jax.grad(loss, (0, 1)), (images, kernel), moved)  # Forward over reverse.
+    inner = lambda x, k: sum(jnp.vdot(a, b) for a, b in zip(jax.grad(loss, (0, 1))(x, k), moved, strict=True))
+    return first, by_both, jax.grad(inner, (0, 1))(images, kernel)  # Reverse over reverse.
+
+  options = CASES[case][2:6]
+  found, wanted = jax.jit(lambda: [second_order(lambda x, k, f=f: f(x, k, *options)) for f in (conv2d, plain)])()
+  for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+    np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-4 * np.abs(b).max())
+
+
+def test_the_form_is_that_of_the_platform_a_program_is_lowered_for():
+  images, kernel = (jnp.asarray(array) for array in arrays("groups"))
+  strides, padding, dilation, groups = CASES["groups"][2:6]
+  run = jax.jit(jax.grad(lambda x: bent(conv2d(x, kernel, strides, padding, dilation, groups))))
+  texts = {name: run.trace(images).lower(lowering_platforms=(name,)).as_text() for name in ("cpu", "cuda", "tpu")}
+  barriers = {name: text.count("optimization_barrier") for name, text in texts.items()}
+  assert barriers["cpu"] > 0 and barriers["cuda"] == barriers["tpu"] == 0
+  assert f"feature_group_count = {groups}" in texts["tpu"] and f"feature_group_count = {groups}" not in texts["cpu"]
+
+
+def test_the_precision_is_that_of_the_place_where_it_was_traced():
+  images, kernel = (jnp.asarray(array) for array in arrays("cnn-a"))
+  run = jax.jit(jax.grad(lambda x: bent(conv2d(x, kernel))))
+  with jax.default_matmul_precision("highest"):
+    traced = run.trace(images)
+  assert "HIGHEST" in traced.lower(lowering_platforms=("tpu",)).as_text()
+  assert "HIGHEST" not in run.trace(images).lower(lowering_platforms=("tpu",)).as_text()
