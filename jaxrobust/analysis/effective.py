@@ -14,7 +14,7 @@ import numpy as np
 
 from jaxrobust.analysis.lines import Line, fit_line, known_pairs
 
-# Per cent of the top. OODRobustBench's Table 2 has no AER where ID robustness is 1.0 % or less, and one at 8.5 %.
+# Percent of the top. OODRobustBench's Table 2 has no AER where ID robustness is 1.0 % or less, and one at 8.5 %.
 LEAST_ID = 5.0
 
 # The lines of OODRobustBench's own zoos (396 and 56 models), which are not published: recovered from the effective
@@ -40,7 +40,7 @@ def effective_robustness(
     id_values: x, accuracy (for ER) or robustness (for AER) without the shift.
     ood_values: y, the same under the shift.
     line: β.
-    least: models below this per cent of the top at x get none: at the end of a line everything lies on it.
+    least: models below this percent of the top at x get none: at the end of a line everything lies on it.
 
   Returns:
     Points above the line; NaN where x is below `least` or either number is missing.

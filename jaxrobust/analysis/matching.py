@@ -47,7 +47,7 @@ def match_models(
 
   Args:
     titles: of the models sought, perhaps with a footnote behind.
-    accuracies: theirs, in per cent.
+    accuracies: theirs, in percent.
     other_titles: of the models to choose from.
     other_accuracies: theirs.
     tolerances: differences of accuracy to allow; what a smaller one has matched is kept.

@@ -19,13 +19,14 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxrobust.analysis.zoo import ACCURACY, ID, ROBUSTNESS, Zoo
+from jaxrobust.core.condition import parse_corruption
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.registry import unknown_name
 from jaxrobust.results import Cell, Result, load_results
 from jaxrobust.results.exchange.leaderboard import DATASET_SHIFT, THREAT_SHIFT, UNFORESEEN
 from jaxrobust.results.exchange.oodrobustbench import base_of
 from jaxrobust.results.ids import attack_norm, threat_name, transfer_source, without_threat
-from jaxrobust.results.rows import describe_model, parse_corruption
+from jaxrobust.results.rows import describe_model
 
 # How many conditions the paper averages: 15 corruptions × 5 severities, natural shifts, unforeseen attacks.
 WHOLE = {"R_c": 75, "R_n": 4, "OOD_t": 6}

@@ -75,7 +75,7 @@ _SEARCH = "{} minimum-budget"
 def run(
   peer_python: str = "", autoattack_path: str = "", mm_path: str = "", only: str = "", repeats: int = 2
 ) -> Iterator[Row]:
-  """All contests, then the minimum-budget searches, or those whose title contains `only`; each row as it ends."""
+  """Yields a row per contest, then per minimum-budget search, of those whose title contains `only`, as it ends."""
   searches = {_SEARCH.format(network): network for network in SEARCHES}
   titles = chosen([*dict.fromkeys(contest.title for contest in CONTESTS), *searches], only)
   folder = data_folder()
@@ -138,7 +138,7 @@ def _compete(contest: Contest, work: Workload, peers: Peers, path: str | None, r
 
 
 def _quality(name: str, contest: Contest, result: AttackResult, reply: dict[str, Any]) -> list[Row]:
-  """The same answer, not only faster: robust accuracy or median distance over the same images."""
+  """Returns the same answer, not only faster: robust accuracy or median distance over the same images."""
   part = slice(0, min(contest.n, contest.peer_n))
   if contest.eps is not None:
     ours, theirs, what = float(result.robust[part].mean()), reply["robust"], "robust accuracy"
@@ -149,7 +149,7 @@ def _quality(name: str, contest: Contest, result: AttackResult, reply: dict[str,
 
 
 def _bisection(attack: PGD, work: Workload, doublings: int = 5, bisections: int = 10) -> np.ndarray:
-  """The usual way: all images, misclassified or not, through a full attack at each doubling and each bisection."""
+  """Searches in the usual way: all images through a full attack at each doubling and each bisection."""
   low, high = np.zeros(len(work.images)), np.full(len(work.images), START["linf"])
   found = np.zeros(len(work.images), bool)
   for _ in range(doublings):
@@ -164,7 +164,7 @@ def _bisection(attack: PGD, work: Workload, doublings: int = 5, bisections: int 
 
 
 def _minimum_budget(work: Workload, slots: int, repeats: int) -> list[Row]:
-  """The search against a full attack on every image at each of 5 doublings and 10 bisections."""
+  """Returns the search against a full attack on every image at each of 5 doublings and 10 bisections."""
   bim = make_attack("bim", num_steps=20, step_size=0.15)
   search = MinimumBudget(bim)
 

@@ -34,7 +34,7 @@ class BareCost(NamedTuple):
 
 
 def between(before: BareCost, after: BareCost) -> BareCost:
-  """The mean of the costs measured before and after a run: the machine may not be the same all the time."""
+  """Returns the mean of the costs measured before and after a run: the machine may not be the same all the time."""
   return BareCost(*((one + other) / 2 for one, other in zip(before, after, strict=True)))
 
 
@@ -73,7 +73,7 @@ def initial_variables(module: Any, shape: tuple[int, ...]) -> Any:
 
 
 def bare_parts(module: Any, optimizer: Any, rows: tuple[np.ndarray, ...]) -> dict[str, Callable[[], Any]]:
-  """What training steps are made of, each kind of evaluation alone: the batch split over the devices as in a step."""
+  """Returns what training steps are made of, each evaluation alone: the batch split over devices as in a step."""
   initial = initial_variables(module, rows[0].shape[1:])
   (variables, opt_state), (pixels, classes) = spread(
     (initial, optimizer.init(initial["params"])), (rows[0].astype(np.float32) / 255, rows[1])

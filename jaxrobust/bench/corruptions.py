@@ -25,7 +25,7 @@ WORKER = Path(__file__).with_name("corruption_worker.py")
 
 
 def run(peer_python: str = "", sizes: str = "224,32", only: str = "", repeats: int = 2) -> Iterator[Row]:
-  """A row per corruption and size, and the sum over the benchmark's fifteen."""
+  """Yields a row per corruption and size, and the sum over the benchmark's fifteen."""
   names = chosen(NOISES, only)
   with tempfile.TemporaryDirectory() as folder, Peers(peer_python, Path(folder), WORKER) as peers:
     for size in (int(part) for part in sizes.split(",")):

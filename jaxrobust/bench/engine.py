@@ -37,7 +37,7 @@ HOST_SLOTS, HOST_EXAMPLES = 2048, 16384
 
 @dataclass(frozen=True)
 class FixedBatches:
-  """What other libraries do: every image goes through every step of one attack, at a budget of its own."""
+  """Does what other libraries do: every image goes through every step of one attack, at a budget of its own."""
 
   stage: Stage
   budgets: tuple[float, ...]

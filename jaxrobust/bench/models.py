@@ -36,7 +36,7 @@ BATCHES = {"cifar-resnet18": 32, "resnet50": 8, "vit_small_patch16_224": 8}
 
 
 def random_classifier(name: str) -> Classifier:
-  """A network with random kernels: timing needs no trained ones."""
+  """Returns a network with random kernels: timing needs no trained ones."""
   rng = np.random.default_rng(0)
 
   def draw(path: tuple[str, ...], leaf: Any) -> Array:
@@ -55,7 +55,7 @@ def forward(classifier: Classifier, images: Array) -> Array:
 
 
 def _step(classifier: Classifier, images: Array) -> Array:
-  """One step of a gradient attack."""
+  """Takes one step of a gradient attack."""
   gradient = jax.grad(lambda x: jnp.sum(classifier(x) ** 2))(images)
   return images + 1e-3 * jnp.sign(gradient)
 
@@ -75,7 +75,7 @@ def switched(classifier: Classifier, images: Array, branch: Array) -> Array:
 
 
 def run(peer_python: str = "", only: str = "", repeats: int = 3) -> Iterator[Row]:
-  """All networks, or those whose name contains `only`."""
+  """Yields all networks, or those whose name contains `only`."""
   with Peers(peer_python, Path()) as peers:
     for network in chosen(list(BATCHES), only):
       yield from _compare(network, BATCHES[network], peers, repeats)

@@ -70,7 +70,7 @@ class Normalized(nn.Module):
 
 
 def load(network, folder):
-  """The network in torch with its published weights."""
+  """Returns the network in torch with its published weights."""
   with np.load(f"{folder}/weights/cifar10_{network}.npz") as data:
     state = {name: torch.from_numpy(np.asarray(data[name])) for name in data}
   if network == "resnet20":
@@ -121,7 +121,7 @@ def mm5(model, x, y, job):
 
 
 def torchvision():
-  """The library, also where its compiled operators are built for another device and do not load."""
+  """Imports the library, also where its compiled operators are built for another device and do not load."""
   if "torchvision" not in sys.modules:
     library = torch.library.Library("torchvision", "FRAGMENT")
     LIBRARIES.append(library)
@@ -168,7 +168,7 @@ PEERS = {
 
 
 def train_pgd(job):
-  """The median time of a plain PGD training step: craft in evaluation mode, then one update."""
+  """Measures the median time of a plain PGD training step: craft in evaluation mode, then one update."""
   model = Normalized(ResNet20(), (0.5,) * 3, (0.25,) * 3).to(memory_format=torch.channels_last)
   optimizer = torch.optim.SGD(model.parameters(), 0.01, momentum=0.9, nesterov=True)
   x, y = torch.rand(job["n"], 3, 32, 32), torch.randint(0, 10, (job["n"],))
@@ -218,7 +218,7 @@ def answer(job, batch=128):
 
 
 def bare_model(name):
-  """An untrained network; the timing does not depend on its weights."""
+  """Returns an untrained network; the timing does not depend on its weights."""
   models = torchvision().models
   if name == "vit_small_patch16_224":
     return models.VisionTransformer(224, 16, num_layers=12, num_heads=6, hidden_dim=384, mlp_dim=1536)

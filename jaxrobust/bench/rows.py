@@ -40,7 +40,7 @@ class Row:
 
 
 def chosen(names: Iterable[str], only: str) -> list[str]:
-  """The names that contain `only`; an error where none does.
+  """Returns the names that contain `only`; an error where none does.
 
   >>> chosen(["resnet20 pgd", "cnn_a pgd", "cnn_a cw"], "cnn_a")
   ['cnn_a pgd', 'cnn_a cw']
@@ -53,7 +53,7 @@ def chosen(names: Iterable[str], only: str) -> list[str]:
 
 
 def seconds(function: Callable[[], Any], repeats: int = 3) -> float:
-  """The shortest of some runs: neighbors on a shared machine only ever make a run longer."""
+  """Returns the shortest of some runs: neighbors on a shared machine only ever make a run longer."""
   best = float("inf")
   for _ in range(repeats):
     start = time.perf_counter()
@@ -63,7 +63,7 @@ def seconds(function: Callable[[], Any], repeats: int = 3) -> float:
 
 
 def typical(function: Callable[[], Any], repeats: int = 7) -> float:
-  """The median of some runs: what a long run, good and bad moments together, has to be compared with."""
+  """Returns the median of some runs: what a long run, good and bad moments together, has to be compared with."""
   times = []
   for _ in range(repeats):
     start = time.perf_counter()

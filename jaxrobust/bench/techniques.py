@@ -95,7 +95,7 @@ CONTESTANTS = {
 
 
 def run(arch: str = "resnet20", batch_size: int = 128, repeats: int = 7, names: str = "") -> Iterator[Row]:
-  """One row per technique: images/s, and the bare sum over the step."""
+  """Yields one row per technique: images/s, and the bare sum over the step."""
   chosen = [name.strip() for name in names.split(",") if name.strip()] or list(CONTESTANTS)
   for name in chosen:
     if name not in CONTESTANTS:
@@ -120,7 +120,7 @@ def _row(name: str, arch: str, rows: Any, parts: dict[str, Callable[[], Any]], r
 
 
 def step_of(contestant: Contestant, arch: str, rows: Any) -> Callable[[], Any]:
-  """The compiled step of a technique, called with the same rows again and again."""
+  """Returns the compiled step of a technique, called with the same rows again and again."""
   plan = make_plan(contestant.names, contestant.options)
   module = make_model(arch, 10, **dict(plan.arch_options))
   recipe = Recipe(module, 10, (0.5,) * 3, (0.25,) * 3, plan, optax.sgd(0.01, 0.9, nesterov=True), total_steps=1000)

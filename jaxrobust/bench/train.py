@@ -22,7 +22,7 @@ from jaxrobust.bench.peers import Peers
 from jaxrobust.bench.rows import Row, seconds, typical
 from jaxrobust.core.mesh import fitting_mesh
 from jaxrobust.core.threads import cores
-from jaxrobust.data.encoded import EncodedSource, Folder
+from jaxrobust.data.encoded import EncodedSource, FolderStore
 from jaxrobust.data.source import ArraySource
 from jaxrobust.models.registry import make_model
 from jaxrobust.training.composition import make_plan
@@ -88,7 +88,7 @@ def input_rows(count: int, repeats: int) -> list[Row]:
       patches = Image.fromarray(rng.integers(0, 256, (24, 32, 3), np.uint8)).resize((500, 375))
       levels = np.asarray(patches) + rng.integers(-12, 13, (375, 500, 3))
       Image.fromarray(levels.clip(0, 255).astype(np.uint8)).save(f"{folder}/{number:05}.jpg", quality=90)
-    store = Folder(folder)
+    store = FolderStore(folder)
     data = EncodedSource("made", store, store.names, np.zeros(count, int), 1)
     everyone = typical(lambda: data.raw(np.arange(count)), repeats)
     alone = typical(lambda: [data.decode(i) for i in range(count)], repeats)

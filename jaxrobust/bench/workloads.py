@@ -31,13 +31,13 @@ class Workload(NamedTuple):
 
 
 def spread(model: Any, rows: Any) -> tuple[Any, Any]:
-  """A copy of the model's arrays on each device, and rows split over them: as commands evaluate and train."""
+  """Returns a copy of the model's arrays on each device, and rows split over them: as commands evaluate and train."""
   mesh = fitting_mesh(len(jax.tree.leaves(rows)[0]))
   return jax.device_put(model, replicated(mesh)), jax.device_put(rows, row_sharding(mesh))
 
 
 def data_folder() -> Path | None:
-  """The folder named by $JAXROBUST_DATA, if it is one."""
+  """Returns the folder named by $JAXROBUST_DATA, if it is one."""
   folder = Path(os.environ.get("JAXROBUST_DATA", ""))
   return folder if os.environ.get("JAXROBUST_DATA") and (folder / "cifar10_test.npz").exists() else None
 
@@ -53,7 +53,7 @@ def load_cifar_network(folder: Path, name: str) -> Classifier:
 
 
 def workload(network: str, n: int) -> Workload:
-  """The named CIFAR-10 network and the first n test images, or a stand-in trained on the spot."""
+  """Returns the named CIFAR-10 network and the first n test images, or a stand-in trained on the spot."""
   folder = data_folder()
   if folder is None:
     return _digits(n)

@@ -55,7 +55,7 @@ def _line(row: Row) -> str:
 
 
 def print_rows(rows: list[Row]) -> None:
-  """A table; what does not apply stays empty."""
+  """Prints a table; what does not apply stays empty."""
   table = Table()
   for column in ("name", "value", "unit", "peer", "ratio", "efficiency", "useful"):
     table.add_column(column, justify="left" if column in ("name", "unit", "peer") else "right")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ml_collections import ConfigDict
 
@@ -12,14 +12,11 @@ from jaxrobust.core.compilation import enable_compilation_cache
 from jaxrobust.core.errors import InputError
 
 if TYPE_CHECKING:
+  from jaxrobust.evaluation.job import RunOptions
   from jaxrobust.evaluation.suites.report import Report
 
-DEFAULTS = {
-  "model": "",
-  "name": "",
-  "data": "digits32",
-  "suite": "basic",
-  "only": "",
+# Of all commands that compute cells.
+SHARED = {
   "norm": "linf",
   "eps": "8/255",
   "condition": "none",
@@ -28,15 +25,23 @@ DEFAULTS = {
   "out": "results",
   "batch_size": 0,
   "precision": "highest",
-  "samples": 0,
-  "save_images": 0,
   "save_seconds": 60.0,
   "distributed": False,
   "processes": 0,
   "quiet": False,
 }
+DEFAULTS = {
+  "model": "",
+  "name": "",
+  "data": "digits32",
+  "suite": "basic",
+  "only": "",
+  **SHARED,
+  "samples": 0,
+  "save_images": 0,
+}
 # Say where and how cells are computed, not what they are.
-_FREE = ("out", "batch_size", "save_images", "save_seconds", "distributed", "processes", "quiet", "only")
+FREE = ("out", "batch_size", "save_seconds", "distributed", "processes", "quiet")
 
 
 def run(argv: list[str]) -> int:
@@ -52,23 +57,9 @@ def evaluate_config(config: ConfigDict) -> Report:
   if not config.model:
     raise InputError("no model; pass --model=FOLDER of a trained classifier")
   enable_compilation_cache()
-  from jaxrobust.core.distributed import process_share
-  from jaxrobust.engine.options import EngineOptions
   from jaxrobust.evaluation.evaluate import evaluate
-  from jaxrobust.evaluation.job import RunOptions
 
-  process, processes = process_share(config.distributed, config.processes)
-  options = RunOptions(
-    engine=EngineOptions.for_platform(config.batch_size or None),
-    seed=config.seed,
-    samples=config.samples or None,
-    precision=config.precision,
-    save_seconds=config.save_seconds,
-    process=process,
-    processes=processes,
-    quiet=config.quiet,
-    save_images=config.save_images,
-  )
+  options = run_options(config, samples=config.samples or None, quiet=config.quiet, save_images=config.save_images)
   return evaluate(
     config.model,
     config.data,
@@ -81,14 +72,32 @@ def evaluate_config(config: ConfigDict) -> Report:
     out=config.out,
     options=options,
     only=config.only or None,
-    announce=None if config.quiet or process else lambda line: print(line, file=sys.stderr, flush=True),
+    announce=None if config.quiet or options.process else lambda line: print(line, file=sys.stderr, flush=True),
     command=lambda title: command_of(config, title),
+  )
+
+
+def run_options(config: ConfigDict, **more: Any) -> RunOptions:
+  """Returns how cells are run, as the options that all commands share say; with several processes, waits for all."""
+  from jaxrobust.core.distributed import process_share
+  from jaxrobust.engine.options import EngineOptions
+  from jaxrobust.evaluation.job import RunOptions
+
+  process, processes = process_share(config.distributed, config.processes)
+  return RunOptions(
+    EngineOptions.for_platform(config.batch_size or None),
+    seed=config.seed,
+    precision=config.precision,
+    save_seconds=config.save_seconds,
+    process=process,
+    processes=processes,
+    **more,
   )
 
 
 def command_of(config: ConfigDict, title: str) -> str:
   """Returns the command that computes one cell of this evaluation again, into the default results folder."""
-  return command_line("evaluate", config, DEFAULTS, _FREE, only=title)
+  return command_line("evaluate", config, DEFAULTS, (*FREE, "save_images", "only"), only=title)
 
 
 def print_summary(out: str, report: Report) -> None:

@@ -28,7 +28,7 @@ _DEVICES = "JAX_NUM_CPU_DEVICES"
 MOST_DEVICES = 8
 
 
-def prepare(words: Sequence[str]) -> None:
+def prepare_machine(words: Sequence[str]) -> None:
   """Sets the environment of a computing command; may start it again."""
   use_every_core(words)
   if words[0] != "train":
@@ -36,7 +36,7 @@ def prepare(words: Sequence[str]) -> None:
 
 
 def use_every_core(words: Sequence[str]) -> None:
-  """One CPU device per core, the largest power of two of them; nothing where the user or a launcher says otherwise."""
+  """Asks for one CPU device per core, the largest power of two of them, where nobody else has said how many."""
   said = _DEVICES in os.environ or "device_count" in os.environ.get("XLA_FLAGS", "")
   one_of_many = "JAX_COORDINATOR_ADDRESS" in os.environ or any(
     word.startswith(("--distributed", "--processes")) for word in words

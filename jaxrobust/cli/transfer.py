@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from jaxrobust.cli.configuration import command_line, parse
+from jaxrobust.cli.evaluate import FREE, SHARED, run_options
 from jaxrobust.core.compilation import enable_compilation_cache
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.progress import show_all
@@ -23,22 +24,10 @@ DEFAULTS = {
   "data": "digits32",
   "attack": "pgd",
   "options": ConfigDict(),
-  "norm": "linf",
-  "eps": "8/255",
   "steps": "",
   "targeted": False,
-  "condition": "none",
-  "n": 0,
-  "seed": 0,
-  "out": "results",
-  "batch_size": 0,
-  "precision": "highest",
-  "save_seconds": 60.0,
-  "quiet": False,
-  "distributed": False,
-  "processes": 0,
+  **SHARED,
 }
-_FREE = ("options", "out", "batch_size", "save_seconds", "quiet", "distributed", "processes")
 
 
 def run(argv: list[str]) -> int:
@@ -69,19 +58,16 @@ def transfer_config(config: ConfigDict) -> list[Result]:
     raise InputError("transfer needs at least two classifiers: --models FOLDER FOLDER …, or --targets beside them")
   enable_compilation_cache()
   from jaxrobust.core.budget import Budget
-  from jaxrobust.core.distributed import process_share
   from jaxrobust.data.registry import load_data
-  from jaxrobust.engine.options import EngineOptions
   from jaxrobust.evaluation.conditions import under
   from jaxrobust.evaluation.context import ModelContext
-  from jaxrobust.evaluation.job import RunOptions
   from jaxrobust.evaluation.provenance import about_model
   from jaxrobust.evaluation.suites import attack_entry, targeted
   from jaxrobust.evaluation.transfer import TransferSpec, run_transfer
   from jaxrobust.models.zoo import load_classifier
   from jaxrobust.results import check_writable
 
-  process, processes = process_share(config.distributed, config.processes)
+  options = run_options(config, quiet=True)
   budgets = tuple(Budget.parse(text) for text in str(config.eps).split(","))
   entry = attack_entry(config.attack, budgets[0], norm=config.norm, **config.options.to_dict())
   spec = TransferSpec(targeted(entry) if config.targeted else entry, budgets, _steps(config.steps))
@@ -98,15 +84,6 @@ def transfer_config(config: ConfigDict) -> list[Result]:
 
   models = load(sources)
   shown = models | load({name: folder for name, folder in targets.items() if name not in models})
-  options = RunOptions(
-    EngineOptions.for_platform(config.batch_size or None),
-    seed=config.seed,
-    precision=config.precision,
-    save_seconds=config.save_seconds,
-    process=process,
-    processes=processes,
-    quiet=True,
-  )
   chosen = {name: shown[name] for name in targets} if targets else models
   with show_all("transfer", quiet=config.quiet) as show:
     progress = lambda done, text="": show(done, text or config.attack)
@@ -134,7 +111,7 @@ def _steps(text: str) -> tuple[int, ...]:
 def _command(config: ConfigDict) -> str:
   """Returns the command that computes these cells again; all of them, because images are made once for all targets."""
   options = {f"options.{key}": value for key, value in config.options.items()}
-  return command_line("transfer", config, DEFAULTS, _FREE, **options)
+  return command_line("transfer", config, DEFAULTS, (*FREE, "options"), **options)
 
 
 def _joined(argv: list[str]) -> list[str]:

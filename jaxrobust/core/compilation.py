@@ -12,7 +12,6 @@ from jax import monitoring
 
 from jaxrobust.core.errors import StorageError
 
-_MISSES = "/jax/compilation_cache/cache_misses"
 _HITS = "/jax/compilation_cache/cache_hits"
 _COMPILED = "/jax/core/compile/backend_compile_duration"
 

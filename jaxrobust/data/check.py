@@ -13,7 +13,7 @@ from jaxrobust.data.registry import DATASETS, load_data
 
 
 def describe(name: str) -> list[tuple[str, str]]:
-  """All that is known about a data set before it is loaded."""
+  """Returns all that is known about a data set before it is loaded."""
   entry = DATASETS[name.partition(":")[0]]
   rows = [
     ("what", entry.description),
@@ -29,7 +29,7 @@ def describe(name: str) -> list[tuple[str, str]]:
 
 
 def problems(name: str, data_dir: str | Path | None = None, decode: bool = False) -> Iterator[str]:
-  """What is wrong with a data set, one readable line each; with `decode`, every picture is opened."""
+  """Yields what is wrong with a data set, one readable line each; with `decode`, every picture is opened."""
   entry = DATASETS[name.partition(":")[0]]
   if entry.folder:
     folder = data_root(data_dir) / entry.folder

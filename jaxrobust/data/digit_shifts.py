@@ -1,4 +1,4 @@
-"""Twins of `digits32` under distribution shift, so that every suite runs without a download.
+"""Stand-ins: `digits32` under distribution shift, so that every suite runs without a download.
 
 Each stands for a kind of shift, not for a data set: `v2` other framing, `r` renditions (color, inversion, textured
 ground), `sketch` edges, `a` the hard ones, `o` no digits at all (for outlier detection; labels mean nothing), `s`
@@ -32,7 +32,7 @@ _ENCODED_SIDE = 48
 
 
 def _random(name: str, example: int) -> np.random.Generator:
-  """A generator that belongs to an example; numpy guarantees the stream of PCG64's raw integers."""
+  """Returns a generator that belongs to an example; numpy guarantees the stream of PCG64's raw integers."""
   return np.random.Generator(np.random.PCG64([*name.encode(), example]))
 
 
@@ -54,7 +54,7 @@ def _source(name: str, images: np.ndarray, labels: np.ndarray) -> ArraySource:
 
 
 def _sample(image: np.ndarray, y: np.ndarray, x: np.ndarray) -> np.ndarray:
-  """Linear interpolation; black outside."""
+  """Interpolates linearly; black outside."""
   padded = np.pad(image, 1)
   y, x = np.clip(y + 1, 0, SIZE + 0.999), np.clip(x + 1, 0, SIZE + 0.999)
   row, column = y.astype(int), x.astype(int)
@@ -65,7 +65,7 @@ def _sample(image: np.ndarray, y: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 
 def load_v2() -> ArraySource:
-  """Other framing: turned by up to 15 degrees, scaled by 0.8 … 1.1, moved by up to 3 pixels."""
+  """Returns other framings: turned by up to 15 degrees, scaled by 0.8 … 1.1, moved by up to 3 pixels."""
   images, labels = _digits()
   y, x = np.mgrid[0:SIZE, 0:SIZE] - (SIZE - 1) / 2
   result = []
@@ -79,7 +79,7 @@ def load_v2() -> ArraySource:
 
 
 def load_r() -> ArraySource:
-  """Renditions in turns: two colors, inverted, on a ground of stripes."""
+  """Returns renditions in turns: two colors, inverted, on a ground of stripes."""
   images, labels = _digits()
   y, x = np.mgrid[0:SIZE, 0:SIZE]
   result = []
@@ -107,13 +107,13 @@ def load_sketch() -> ArraySource:
 
 
 def load_a() -> ArraySource:
-  """The hard ones, by a stored list of ids."""
+  """Returns the hard ones, by a stored list of ids."""
   images, labels = _digits()
   return _source("digits32-a", images[list(HARD_IDS)], labels[list(HARD_IDS)])
 
 
 def load_o() -> ArraySource:
-  """No digits: zigzags of random strokes."""
+  """Returns no digits: zigzags of random strokes."""
   y, x = np.mgrid[0:SIZE, 0:SIZE]
   images = np.zeros((OUTLIERS, SIZE, SIZE))
   for example in range(OUTLIERS):
@@ -146,7 +146,7 @@ class _Jpegs:
 
 
 def load_s() -> EncodedSource:
-  """Encoded files of 48x48 pixels."""
+  """Returns encoded files of 48x48 pixels."""
   store = _Jpegs()
   return EncodedSource("digits32-s", store, store.names, _digits()[1], CLASSES, "stretch32")
 

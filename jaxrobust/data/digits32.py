@@ -26,7 +26,7 @@ TOTAL = 1797
 
 
 def bilinear_weights(size: int, new_size: int) -> np.ndarray:
-  """The (new_size, size) matrix that resamples one axis: half-pixel centers, clamped at the edges.
+  """Returns the (new_size, size) matrix that resamples one axis: half-pixel centers, clamped at the edges.
 
   Example:
     >>> bilinear_weights(2, 4)
@@ -40,7 +40,7 @@ def bilinear_weights(size: int, new_size: int) -> np.ndarray:
 
 
 def split_ids(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-  """The ids of the test and of the train examples, in their fixed orders.
+  """Returns the ids of the test and of the train examples, in their fixed orders.
 
   Example:
     >>> test, train = split_ids(np.arange(TOTAL) % CLASSES)
@@ -73,12 +73,12 @@ def _load(name: str, train: bool) -> ArraySource:
 
 
 def load_test() -> ArraySource:
-  """The 500 test digits."""
+  """Returns the 500 test digits."""
   return _load("digits32", train=False)
 
 
 def load_train() -> ArraySource:
-  """The 1297 training digits."""
+  """Returns the 1297 training digits."""
   return _load("digits32-train", train=True)
 
 

@@ -20,12 +20,13 @@ from jaxrobust.core.errors import CorruptFileError, InputError
 from jaxrobust.core.threads import in_threads
 from jaxrobust.core.validation import check_labels
 from jaxrobust.data.preprocessing import PREPROCESSINGS
+from jaxrobust.data.source import as_floats, check_count, check_ids
 
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
 
 
 class Store(Protocol):
-  """Where bytes are: a folder or an archive. Several threads read at once."""
+  """Holds bytes by name: a folder or an archive. Several threads read at once."""
 
   @property
   def names(self) -> Sequence[str]: ...
@@ -117,19 +118,15 @@ class EncodedSource:
     return np.unique(self.labels)
 
   def take(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The examples with these ids, decoded and preprocessed: float32 in [0, 1], and labels."""
+    """Returns the examples with these ids, decoded and preprocessed: float32 in [0, 1], and labels."""
     levels, labels = self.raw(ids)
-    images = levels.astype(np.float32)
-    images /= np.float32(255)
-    return images, labels
+    return as_floats(levels), labels
 
   def raw(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The same in bytes. All cores decode: Pillow lets go of the interpreter's lock for nearly all of its time."""
+    """Returns the same in bytes. All cores decode: Pillow lets go of the interpreter's lock most of its time."""
     from PIL import Image
 
-    ids = np.asarray(ids).astype(np.intp)
-    if ids.size and (ids.min() < 0 or ids.max() >= len(self)):
-      raise InputError(f"example ids {ids.min()} … {ids.max()} are outside 0 … {len(self) - 1} of {self.name}")
+    ids = check_ids(self, ids)
     Image.init()  # Left to the threads, the second one to meet a rarer format would not find it.
     images = in_threads(self.decode, ids.tolist())
     shapes = {image.shape for image in images}
@@ -138,7 +135,7 @@ class EncodedSource:
     return np.stack(images), self.labels[ids]
 
   def decode(self, example: int) -> np.ndarray:
-    """One picture as uint8 RGB, preprocessed."""
+    """Returns one picture as uint8 RGB, preprocessed."""
     from PIL import Image, UnidentifiedImageError
 
     name = self.files[example]
@@ -153,7 +150,7 @@ class EncodedSource:
       raise CorruptFileError(f"{self.name} example {example} ({name}) cannot be decoded: {reason}") from None
 
   def bad_images(self) -> Iterator[tuple[int, str]]:
-    """Ids of pictures that cannot be decoded or are not RGB or gray, with the reason."""
+    """Yields ids of pictures that cannot be decoded or are not RGB or gray, with the reason."""
     from PIL import Image
 
     for example, name in enumerate(self.files):
@@ -166,20 +163,18 @@ class EncodedSource:
         yield example, str(error)
 
   def without(self, ids: Sequence[int]) -> EncodedSource:
-    """All examples but these; ids of the others move up, so the set gets another fingerprint."""
+    """Returns all examples but these; ids of the others move up, so the set gets another fingerprint."""
     kept = np.setdiff1d(np.arange(len(self)), ids)
     return self.select(kept)
 
   def select(self, ids: np.ndarray) -> EncodedSource:
-    """The examples with these ids, in this order."""
+    """Returns the examples with these ids, in this order."""
     sets = None if self.label_sets is None else [self.label_sets[i] for i in ids]
     return dataclasses.replace(self, files=[self.files[i] for i in ids], labels=self.labels[ids], label_sets=sets)
 
   def subset(self, n: int) -> EncodedSource:
-    """The first n examples."""
-    if not 1 <= n <= len(self):
-      raise InputError(f"{self.name} has {len(self)} examples; cannot take the first {n}")
-    return self.select(np.arange(n))
+    """Returns the first n examples."""
+    return self.select(np.arange(check_count(self, n)))
 
   def fingerprint(self) -> str:
     """Changes with names, sizes, order, labels and preprocessing; contents are not read."""
@@ -195,7 +190,7 @@ def image_folder(
   preprocessing: str = "resize256-crop224",
   classes: Sequence[str] | None = None,
 ) -> EncodedSource:
-  """One folder per class: `root/class/….jpg`; classes in sorted order, or in the order given."""
+  """Reads one folder per class: `root/class/….jpg`; classes in sorted order, or in the order given."""
   store = FolderStore(root)
   found = sorted({file.split("/")[0] for file in store.names if "/" in file})
   order = {c: i for i, c in enumerate(classes if classes is not None else found)}

@@ -1,4 +1,4 @@
-"""ImageNet and its relatives, read from their official layouts; classes by WordNet id.
+"""ImageNet and the sets made for its classes, read from their official layouts; classes by WordNet id.
 
 The index of a class is its place among the sorted ids of the 1,000 classes of ILSVRC 2012. Sets that hold some of the
 classes (-A, -R, ObjectNet, -V) keep these indices: `source.classes` lists the ones that occur, so that accuracy can
@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from jaxrobust.core.condition import parse_corruption
 from jaxrobust.core.errors import CorruptFileError, InputError
 from jaxrobust.data.encoded import EncodedSource, FolderStore, Store, TarStore
 
@@ -22,7 +23,7 @@ WNIDS_FILE = Path(__file__).with_name("imagenet_wnids.txt")
 
 @functools.cache
 def wnids() -> tuple[str, ...]:
-  """The WordNet ids of the 1,000 classes, in the order of their indices.
+  """Returns the WordNet ids of the 1,000 classes, in the order of their indices.
 
   >>> wnids()[0], wnids()[999], len(wnids())
   ('n01440764', 'n15075141', 1000)
@@ -36,7 +37,7 @@ def _index() -> dict[str, int]:
 
 
 def class_index(wnid: str) -> int:
-  """The class of a WordNet id.
+  """Returns the class of a WordNet id.
 
   >>> class_index("n01443537")
   1
@@ -54,7 +55,7 @@ def by_wnid(folder: Path, name: str, preprocessing: str) -> EncodedSource:
 
 
 def validation(folder: Path, name: str = "imagenet", preprocessing: str = "resize256-crop224") -> EncodedSource:
-  """The validation set: folders by WordNet id, or the official tar beside a list of its 50,000 WordNet ids."""
+  """Returns the validation set: folders by WordNet id, or the official tar beside a list of its 50,000 WordNet ids."""
   tar = folder / "ILSVRC2012_img_val.tar"
   if not tar.exists():
     return by_wnid(folder / "val" if (folder / "val").is_dir() else folder, name, preprocessing)
@@ -69,12 +70,12 @@ def validation(folder: Path, name: str = "imagenet", preprocessing: str = "resiz
 
 
 def training(folder: Path, name: str = "imagenet-train", preprocessing: str = "resize256-crop224") -> EncodedSource:
-  """The training set: `train/n01440764/….JPEG`. Random crops are taken, on the device, from the preprocessed image."""
+  """Reads the training set, `train/n01440764/….JPEG`; random crops are taken on the device."""
   return by_wnid(folder / "train", name, preprocessing)
 
 
 def real(folder: Path, preprocessing: str = "resize256-crop224") -> EncodedSource:
-  """ImageNet-ReaL (arXiv:2006.07159): validation images with all their right classes; images with none are left out."""
+  """Reads ImageNet-ReaL (arXiv:2006.07159): validation images with all right classes; those with none are left out."""
   path = folder / "real.json"
   if not path.exists():
     raise InputError(f"there is no {path}; get real.json from github.com/google-research/reassessed-imagenet")
@@ -98,7 +99,7 @@ def real(folder: Path, preprocessing: str = "resize256-crop224") -> EncodedSourc
 
 
 def v2(folder: Path, preprocessing: str = "resize256-crop224") -> EncodedSource:
-  """ImageNet-V2: folders are class indices, which sort as text (0, 1, 10, 100, …) but count as numbers."""
+  """Reads ImageNet-V2: folders are class indices, which sort as text (0, 1, 10, 100, …) but count as numbers."""
   store = FolderStore(folder)
   files = [file for file in store.names if "/" in file]
   bad = [file for file in files if not file.split("/")[0].isdigit() or int(file.split("/")[0]) > 999]
@@ -108,13 +109,13 @@ def v2(folder: Path, preprocessing: str = "resize256-crop224") -> EncodedSource:
 
 
 def corrupted(folder: Path, variant: str) -> EncodedSource:
-  """The official ImageNet-C files, `folder/fog/3/n01440764/….JPEG`; 224x224 already, and never resampled."""
+  """Returns the official ImageNet-C files, `folder/fog/3/n01440764/….JPEG`; 224x224 already, and never resampled."""
   corruption, severity = split_variant("imagenet-c", variant)
   return by_wnid(folder / corruption / str(severity), f"imagenet-c:{variant}", "crop224")
 
 
 def objectnet(folder: Path, preprocessing: str = "resize256-crop224") -> EncodedSource:
-  """ObjectNet's images of the 113 objects it shares with ImageNet, without their red border of 2 pixels.
+  """Reads ObjectNet's images of the 113 objects it shares with ImageNet, without their red border of 2 pixels.
 
   The class map is that of its own download (`mappings/`). Some objects stand for several ImageNet classes; the first
   is the label, all are in `label_sets`.
@@ -136,7 +137,7 @@ def objectnet(folder: Path, preprocessing: str = "resize256-crop224") -> Encoded
 
 
 def viewpoints(folder: Path, preprocessing: str = "resize256-crop224") -> EncodedSource:
-  """ImageNet-V (arXiv:2210.03895): folders are names of objects, some numbered; `imagenet_v_classes.txt` maps them."""
+  """Reads ImageNet-V (arXiv:2210.03895): folders are names of objects; `imagenet_v_classes.txt` maps them."""
   names = dict(line.split()[::-1] for line in WNIDS_FILE.with_name("imagenet_v_classes.txt").read_text().splitlines())
   store = FolderStore(folder)
   files = [file for file in store.names if "/" in file]
@@ -150,19 +151,19 @@ def viewpoints(folder: Path, preprocessing: str = "resize256-crop224") -> Encode
 
 
 def split_variant(name: str, variant: str) -> tuple[str, int]:
-  """`fog-3` as a corruption and its severity.
+  """Returns the corruption and severity of a variant such as `fog-3`.
 
   >>> split_variant("imagenet-c", "gaussian_noise-5")
   ('gaussian_noise', 5)
   """
-  corruption, _, severity = variant.rpartition("-")
-  if not corruption or severity not in "12345" or not severity:
+  found = parse_corruption(variant)
+  if found is None or found[1] > 5 or variant != f"{found[0]}-{found[1]}":
     raise InputError(f"{name} needs a corruption and a severity, such as {name}:fog-3")
-  return corruption, int(severity)
+  return found
 
 
 class _Borderless(FolderStore):
-  """ObjectNet's pictures with the border cut off, re-encoded without loss."""
+  """Cuts the border off ObjectNet's pictures; encodes them anew without loss."""
 
   def read(self, name: str) -> bytes:
     import io
@@ -183,7 +184,7 @@ def _mapping(path: Path) -> dict:
 
 
 def _objectnet_classes(mappings: Path) -> dict[str, tuple[int, ...]]:
-  """ObjectNet's label to ImageNet classes: names, separated by semicolons, that are lines of its list of labels."""
+  """Maps ObjectNet's labels to ImageNet classes: names, separated by semicolons, that are lines of its list."""
   lines = (mappings / "imagenet_to_label_2012_v2").read_text().splitlines()
   line_of = {int(index): int(line) for index, line in _mapping(mappings / "pytorch_to_imagenet_2012_id.json").items()}
   # Lines are counted from 0 or from 1, as the smallest number tells.

@@ -18,7 +18,7 @@ LABEL_NAMES = ("labels", "y", "y_test")
 
 
 def load_npz(path: str | Path) -> ArraySource:
-  """The data set in an `.npz` file: images (N, H, W, C), uint8 or float32 in [0, 1], and labels (N,).
+  """Returns the data set in an `.npz` file: images (N, H, W, C), uint8 or float32 in [0, 1], and labels (N,).
 
   The arrays are called `images`, `x`, `x_test` or `data`, and `labels`, `y` or `y_test`; the first
   name present counts. The number of classes is the entry `num_classes`, or else the largest label
@@ -40,7 +40,7 @@ def load_npz(path: str | Path) -> ArraySource:
 
 
 def _read(path: Path) -> dict[str, np.ndarray]:
-  """The entries this module knows; others, however large, stay unread."""
+  """Returns the entries this module knows; others, however large, stay unread."""
   if not path.is_file():
     raise InputError(f"there is no file {path}")
   known = {*IMAGE_NAMES, *LABEL_NAMES, "num_classes"}
@@ -73,8 +73,8 @@ def _num_classes(entries: dict[str, np.ndarray], labels: np.ndarray) -> int:
   given = entries.get("num_classes")
   if given is not None:
     if given.size != 1 or given.dtype.kind not in "iu" or int(given.reshape(())) < 1:
-      raise InputError("num_classes must be one whole number of at least 1")
+      raise InputError("num_classes must be one integer of at least 1")
     return int(given.reshape(()))
   if labels.dtype.kind not in "iu":
-    raise InputError(f"labels are {labels.dtype}; expected whole numbers")
+    raise InputError(f"labels are {labels.dtype}; expected integers")
   return int(labels.max()) + 1 if labels.size else 1

@@ -26,7 +26,7 @@ FOLDER_PREFIX = "folder:"
 
 
 def load_data(name: str, data_dir: str | Path | None = None) -> DataSource:
-  """The data set of that name.
+  """Returns the data set of that name.
 
   `npz:PATH` reads any numpy archive, `folder:PATH` any folder of one folder per class (ImageNet-21K too) and
   `tfds:NAME:SPLIT` what TensorFlow Datasets has prepared;
@@ -81,7 +81,7 @@ def _load(name: str, data_dir: str | Path | None) -> DataSource:
 
 
 def list_datasets(pattern: str = "*") -> list[str]:
-  """The names of the data sets that match a shell pattern.
+  """Returns the names of the data sets that match a shell pattern.
 
   Example:
     >>> list_datasets("digits32*n")

@@ -17,7 +17,7 @@ FASHION = ("T-shirt", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt",
 
 
 def read_idx(path: Path) -> np.ndarray:
-  """An array of bytes in the idx format, gzipped or not; `path` is without the `.gz`."""
+  """Returns an array of bytes in the idx format, gzipped or not; `path` is without the `.gz`."""
   zipped = path.with_name(path.name + ".gz")
   if not path.is_file() and not zipped.is_file():
     raise InputError(f"there is no {path} and no {zipped.name}")
@@ -33,7 +33,7 @@ def read_idx(path: Path) -> np.ndarray:
 
 
 def load_fashion_mnist(folder: Path, train: bool = False) -> ArraySource:
-  """28x28 gray images of clothes."""
+  """Reads 28x28 gray images of clothes."""
   part = "train" if train else "t10k"
   images = read_idx(folder / f"{part}-images-idx3-ubyte")[..., None]
   labels = read_idx(folder / f"{part}-labels-idx1-ubyte").astype(np.int32)
@@ -41,7 +41,7 @@ def load_fashion_mnist(folder: Path, train: bool = False) -> ArraySource:
 
 
 def load_tiny_imagenet(folder: Path) -> EncodedSource:
-  """The validation set: `val/images/*.JPEG` with `val/val_annotations.txt`; classes in the order of WordNet ids."""
+  """Reads the validation set, `val/images/*.JPEG` and `val/val_annotations.txt`; classes by WordNet id."""
   listing, table = folder / "val" / "val_annotations.txt", folder / "wnids.txt"
   for path in (listing, table):
     if not path.is_file():

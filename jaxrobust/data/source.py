@@ -1,4 +1,4 @@
-"""What every data set looks like to the rest of the library.
+"""The interface of every data set to the rest of the library.
 
 A source hands out float32 NHWC images in [0, 1] and int32 labels for the example ids asked for,
 and can say in 16 characters which data it is.
@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import hashlib
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -39,7 +39,7 @@ class DataSource(Protocol):
 
 
 class SourceView:
-  """What a source that is made of another one takes from it, unless it says otherwise."""
+  """Takes from the source it is made of what it does not say itself."""
 
   source: DataSource
 
@@ -55,13 +55,50 @@ class SourceView:
     return len(self.source)
 
 
+@runtime_checkable
+class SequenceSource(DataSource, Protocol):
+  """A source of sequences under a perturbation: `frames` gives (N, num_frames, H, W, C), `take` where they start."""
+
+  @property
+  def perturbation(self) -> str: ...
+
+  @property
+  def num_frames(self) -> int: ...
+
+  def frames(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]: ...
+
+
+def check_ids(source: DataSource, ids: np.ndarray) -> np.ndarray:
+  """Returns example ids as an index; InputError for any that the source does not have."""
+  ids = np.asarray(ids)
+  if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
+    raise InputError(f"example ids must be integers of rank 1, not {ids.dtype} of shape {ids.shape}")
+  if ids.size and (ids.min() < 0 or ids.max() >= len(source)):
+    raise InputError(f"example ids {ids.min()} … {ids.max()} are outside 0 … {len(source) - 1} of {source.name}")
+  return ids.astype(np.intp)
+
+
+def check_count(source: DataSource, n: int) -> int:
+  """Returns n; InputError where the source has no first n examples."""
+  if not 1 <= n <= len(source):
+    raise InputError(f"{source.name} has {len(source)} examples; cannot take the first {n}")
+  return n
+
+
+def as_floats(levels: np.ndarray) -> np.ndarray:
+  """Returns levels 0 … 255 as float32 in [0, 1]."""
+  images = levels.astype(np.float32)
+  images /= np.float32(255)
+  return images
+
+
 def holds_bytes(data: DataSource) -> bool:
-  """Whether the source says that its `raw` hands out uint8."""
+  """Tells whether the source says that its `raw` hands out uint8."""
   return getattr(data, "in_bytes", False)
 
 
 def raw(data: DataSource, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-  """Images as they are stored: bytes are sent to the devices as bytes, a quarter of their floats."""
+  """Returns images as they are stored: bytes are sent to the devices as bytes, a quarter of their floats."""
   return data.raw(ids) if holds_bytes(data) else data.take(ids)  # type: ignore[attr-defined]
 
 
@@ -74,7 +111,7 @@ class ArraySource:
 
   Attributes:
     images: (N, H, W, C), uint8 (0 … 255) or float32 (0 … 1).
-    labels: (N,) whole numbers below `num_classes`; kept as int32.
+    labels: (N,) integers below `num_classes`; kept as int32.
 
   Example:
     >>> source = ArraySource("two", np.full((2, 4, 4, 3), 255, np.uint8), np.array([0, 1]), 2)
@@ -102,20 +139,11 @@ class ArraySource:
     return len(self.images)
 
   def take(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The examples with these ids, in this order: float32 images in [0, 1] and int32 labels."""
-    ids = np.asarray(ids)
-    if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
-      raise InputError(f"example ids must be whole numbers of rank 1, not {ids.dtype} of shape {ids.shape}")
-    ids = ids.astype(np.intp)
-    if ids.size and (ids.min() < 0 or ids.max() >= len(self)):
-      asked = f"{ids.min()} … {ids.max()}"
-      raise InputError(f"example ids {asked} are outside 0 … {len(self) - 1} of {self.name}")
-    images, labels = self.raw(ids)
+    """Returns the examples with these ids, in this order: float32 images in [0, 1] and int32 labels."""
+    images, labels = self.raw(check_ids(self, ids))
     if self.in_bytes:
-      images = images.astype(np.float32)
-      images /= np.float32(255)
-    else:
-      check_range(images)
+      return as_floats(images), labels
+    check_range(images)
     return images, labels
 
   @property
@@ -123,11 +151,11 @@ class ArraySource:
     return self.images.dtype == np.uint8
 
   def raw(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The same as they are stored, unchecked."""
+    """Returns the same as they are stored, unchecked."""
     return np.asarray(self.images[ids]), self.labels[ids]
 
   def fingerprint(self) -> str:
-    """16 hexadecimal digits that change with any image, label, type, shape or class count."""
+    """Returns 16 hexadecimal digits that change with any image, label, type, shape or class count."""
     return self._fingerprint
 
   @functools.cached_property
@@ -140,9 +168,8 @@ class ArraySource:
     return digest.hexdigest()[:16]
 
   def subset(self, n: int) -> ArraySource:
-    """The first n examples, without copying them."""
-    if not 1 <= n <= len(self):
-      raise InputError(f"{self.name} has {len(self)} examples; cannot take the first {n}")
+    """Returns the first n examples, without copying them."""
+    n = check_count(self, n)
     return dataclasses.replace(self, images=self.images[:n], labels=self.labels[:n])
 
 

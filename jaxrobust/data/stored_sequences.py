@@ -1,73 +1,147 @@
-"""The official perturbation sequences: CIFAR-P's arrays and ImageNet-P's videos.
+"""The official perturbation sequences as data sets: `cifar10-p:tilt` (arrays) and `imagenet-p:tilt` (videos).
 
-A sequence is one example with many frames, so these are no data sources of single images: `take(ids)` gives
-(N, frames, H, W, 3). Flip rates compare the predictions along the frames; labels are not needed.
+Hendrycks and Dietterich 2019, arXiv:1903.12261. An example is a sequence: `frames` gives all of it, `take` the image it
+starts from. The harder forms of the noises are variants too, by the names of their files (`gaussian_noise_2`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import functools
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from jaxrobust.core.errors import CorruptFileError, InputError
+from jaxrobust.data.cifar import load_cifar, load_npy
+from jaxrobust.data.imagenet import class_index
+from jaxrobust.data.source import ArraySource, SourceView, as_floats, check_count, check_ids
 
 
 @dataclass(frozen=True, eq=False)
-class ArraySequences:
-  """CIFAR-10-P: `folder/tilt.npy` of the shape (N, frames, 32, 32, 3), never read as a whole."""
+class ArraySequences(SourceView):
+  """Holds all frames of all sequences one after the other in a source of arrays, a memory map."""
 
-  frames: np.ndarray
+  source: ArraySource
+  perturbation: str
+  num_frames: int
 
   def __len__(self) -> int:
-    return len(self.frames)
+    return len(self.source) // self.num_frames
 
-  def take(self, ids: np.ndarray) -> np.ndarray:
-    """Sequences (N, frames, H, W, 3), float32 in [0, 1]."""
-    return np.asarray(self.frames[np.asarray(ids)]).astype(np.float32) / np.float32(255)
+  def take(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the first frames of the sequences with these ids, and labels."""
+    return self.source.take(check_ids(self, ids) * self.num_frames)
+
+  def frames(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the sequences (N, frames, H, W, 3) with these ids, and labels."""
+    places = check_ids(self, ids)[:, None] * self.num_frames + np.arange(self.num_frames)
+    images, labels = self.source.take(places.ravel())
+    return images.reshape(*places.shape, *images.shape[1:]), labels[:: self.num_frames]
+
+  def fingerprint(self) -> str:
+    """Identifies all frames, and how many make a sequence."""
+    return hashlib.sha256(f"{self.source.fingerprint()} {self.num_frames}".encode()).hexdigest()[:16]
+
+  def subset(self, n: int) -> ArraySequences:
+    """Returns the first n sequences."""
+    return replace(self, source=self.source.subset(check_count(self, n) * self.num_frames))
 
 
 @dataclass(frozen=True, eq=False)
 class VideoSequences:
-  """ImageNet-P: `folder/tilt/n01440764/….mp4`, decoded by FFmpeg when asked for."""
+  """Decodes videos below a folder by FFmpeg when they are asked for."""
 
-  files: list[Path]
+  name: str
+  root: Path
+  files: Sequence[str]
+  labels: np.ndarray
+  num_classes: int
+  perturbation: str
 
   def __len__(self) -> int:
     return len(self.files)
 
-  def take(self, ids: np.ndarray) -> np.ndarray:
-    """Sequences (N, frames, H, W, 3), float32 in [0, 1]."""
-    videos = [read_video(self.files[int(i)]) for i in ids]
+  @functools.cached_property
+  def num_frames(self) -> int:
+    return len(read_video(self.root / self.files[0]))
+
+  def take(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the first frames of the sequences with these ids, and labels."""
+    images, labels = self._read(ids, 1)
+    return images[:, 0], labels
+
+  def frames(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the sequences (N, frames, H, W, 3) with these ids, and labels."""
+    images, labels = self._read(ids, None)
+    if images.shape[1] != self.num_frames:
+      raise CorruptFileError(f"videos of {self.name} have {images.shape[1]} and {self.num_frames} frames")
+    return images, labels
+
+  def _read(self, ids: np.ndarray, most: int | None) -> tuple[np.ndarray, np.ndarray]:
+    ids = check_ids(self, ids)
+    videos = [read_video(self.root / self.files[i], most) for i in ids]
     if len({video.shape for video in videos}) > 1:
-      raise CorruptFileError(f"videos differ in length or size: {sorted({video.shape for video in videos})[:2]}")
-    return np.stack(videos).astype(np.float32) / np.float32(255)
+      raise CorruptFileError(f"videos of {self.name} differ in length or size: {sorted({v.shape for v in videos})[:2]}")
+    return as_floats(np.stack(videos)), self.labels[ids]
+
+  def fingerprint(self) -> str:
+    """Changes with names, sizes, order and labels; videos are not decoded."""
+    digest = hashlib.sha256(self.perturbation.encode())
+    for file, label in zip(self.files, self.labels, strict=True):
+      digest.update(f"{file} {(self.root / file).stat().st_size} {label}\n".encode())
+    return digest.hexdigest()[:16]
+
+  def subset(self, n: int) -> VideoSequences:
+    """Returns the first n sequences."""
+    n = check_count(self, n)
+    return replace(self, files=self.files[:n], labels=self.labels[:n])
 
 
-def load_sequences(folder: str | Path, perturbation: str) -> ArraySequences | VideoSequences:
-  """The sequences of a perturbation in the folder of CIFAR-10-P or ImageNet-P, whichever it is."""
-  root = Path(folder).expanduser()
-  array, videos = root / f"{perturbation}.npy", root / perturbation
-  if array.is_file():
-    frames = np.load(array, mmap_mode="r", allow_pickle=False)
-    if frames.ndim != 5 or frames.dtype != np.uint8:
-      raise CorruptFileError(f"{array} is {frames.dtype} of shape {frames.shape}; expected uint8 (N, frames, H, W, 3)")
-    return ArraySequences(frames)
-  files = sorted(videos.rglob("*.mp4")) if videos.is_dir() else []
+def cifar_sequences(folder: Path, variant: str) -> ArraySequences:
+  """Reads `folder/tilt.npy` of the shape (N, frames, 32, 32, 3); they have the test set's order, and labels."""
+  _check_variant("cifar10-p", variant)
+  frames, labels = load_npy(folder / f"{variant}.npy"), load_cifar(folder.parent / "cifar10", 10).labels
+  if frames.ndim != 5 or frames.dtype != np.uint8 or len(frames) > len(labels):
+    raise CorruptFileError(
+      f"{folder / variant}.npy is {frames.dtype} of shape {frames.shape}; expected uint8 (N, frames, H, W, 3)"
+    )
+  number, count = frames.shape[:2]
+  images, labels = frames.reshape(number * count, *frames.shape[2:]), np.repeat(labels[:number], count)
+  return ArraySequences(ArraySource(f"cifar10-p:{variant}", images, labels, 10), variant, count)
+
+
+def imagenet_sequences(folder: Path, variant: str) -> VideoSequences:
+  """Finds `folder/tilt/n01440764/….mp4`; classes by WordNet id."""
+  _check_variant("imagenet-p", variant)
+  root = folder / variant
+  files = sorted(path.relative_to(root).as_posix() for path in root.glob("*/*.mp4"))
   if not files:
-    raise InputError(f"{root} has neither {array.name} nor a folder {perturbation} of .mp4 files")
-  return VideoSequences(files)
+    raise InputError(f"{root} has no videos; expected {variant}/n01440764/….mp4 there")
+  labels = np.array([class_index(file.split("/")[0]) for file in files], np.int32)
+  return VideoSequences(f"imagenet-p:{variant}", root, files, labels, 1000, variant)
 
 
-def read_video(path: Path) -> np.ndarray:
-  """All frames of a video, uint8 RGB."""
+def _check_variant(name: str, variant: str) -> None:
+  if not variant.isidentifier():
+    raise InputError(f"{name} needs a perturbation, such as {name}:tilt")
+
+
+def read_video(path: Path, most: int | None = None) -> np.ndarray:
+  """Returns the first frames of a video, all of them without `most`: uint8 RGB."""
   try:
     import av
   except ImportError:
     raise InputError("videos need FFmpeg: pip install 'jaxrobust[system]'") from None
+  frames: list[np.ndarray] = []
   try:
     with av.open(str(path)) as container:
-      return np.stack([frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)])
+      for frame in container.decode(video=0):
+        frames.append(frame.to_ndarray(format="rgb24"))
+        if len(frames) == most:
+          break
+    return np.stack(frames)
   except (av.error.FFmpegError, ValueError) as error:
     raise CorruptFileError(f"{path} cannot be decoded: {error}") from None

@@ -7,16 +7,24 @@ are is an error, never a shorter set.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from jaxrobust.core.errors import InputError
-from jaxrobust.data.source import DataSource, holds_bytes, raw
+from jaxrobust.data.source import (
+  DataSource,
+  SequenceSource,
+  SourceView,
+  check_count,
+  check_ids,
+  holds_bytes,
+  raw,
+)
 
 
 def pinned_ids(name: str, size: int, n: int) -> np.ndarray:
-  """The first n ids of a set of that name and size, in their pinned order.
+  """Returns the first n ids of a set of that name and size, in their pinned order.
 
   >>> pinned_ids("example", 10, 4)
   array([7, 9, 2, 8])
@@ -28,8 +36,8 @@ def pinned_ids(name: str, size: int, n: int) -> np.ndarray:
 
 
 @dataclass(frozen=True, eq=False)
-class PinnedSource:
-  """Chosen examples of a source, counted from 0."""
+class PinnedSource(SourceView):
+  """Chooses examples of a source, counted from 0."""
 
   source: DataSource
   ids: np.ndarray
@@ -38,43 +46,50 @@ class PinnedSource:
   def name(self) -> str:
     return f"{self.source.name}@{len(self.ids)}"
 
-  @property
-  def num_classes(self) -> int:
-    return self.source.num_classes
-
   def __len__(self) -> int:
     return len(self.ids)
 
   def take(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The examples with these ids of the subset."""
-    return self.source.take(self._chosen(ids))
+    """Returns the examples with these ids of the subset."""
+    return self.source.take(self.ids[check_ids(self, ids)])
 
   @property
   def in_bytes(self) -> bool:
     return holds_bytes(self.source)
 
   def raw(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The same as they are stored."""
-    return raw(self.source, self._chosen(ids))
-
-  def _chosen(self, ids: np.ndarray) -> np.ndarray:
-    ids = np.asarray(ids).astype(np.intp)
-    if ids.size and (ids.min() < 0 or ids.max() >= len(self)):
-      raise InputError(f"example ids {ids.min()} … {ids.max()} are outside 0 … {len(self) - 1} of {self.name}")
-    return self.ids[ids]
+    """Returns the same as they are stored."""
+    return raw(self.source, self.ids[check_ids(self, ids)])
 
   def fingerprint(self) -> str:
-    """Of the whole set and of the ids chosen."""
+    """Identifies the whole set and the ids chosen."""
     text = self.source.fingerprint().encode() + self.ids.astype("<i8").tobytes()
     return hashlib.sha256(text).hexdigest()[:16]
 
   def subset(self, n: int) -> PinnedSource:
-    """The first n of the subset."""
-    if not 1 <= n <= len(self):
-      raise InputError(f"{self.name} has {len(self)} examples; cannot take the first {n}")
-    return PinnedSource(self.source, self.ids[:n])
+    """Returns the first n of the subset."""
+    return replace(self, ids=self.ids[: check_count(self, n)])
+
+
+class PinnedSequences(PinnedSource):
+  """Chooses sequences of a source that holds some."""
+
+  source: SequenceSource
+
+  @property
+  def perturbation(self) -> str:
+    return self.source.perturbation
+
+  @property
+  def num_frames(self) -> int:
+    return self.source.num_frames
+
+  def frames(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the sequences with these ids of the subset, and labels."""
+    return self.source.frames(self.ids[check_ids(self, ids)])
 
 
 def pinned(source: DataSource, n: int) -> PinnedSource:
-  """A pinned subset of n examples. Variants of one set (`cifar10-c:fog-3`) share the ids, so that they pair up."""
-  return PinnedSource(source, pinned_ids(source.name.split(":")[0], len(source), n))
+  """Pins a subset of n examples. Variants of one set (`cifar10-c:fog-3`) share the ids, so that they pair up."""
+  kind = PinnedSequences if isinstance(source, SequenceSource) else PinnedSource
+  return kind(source, pinned_ids(source.name.split(":")[0], len(source), n))

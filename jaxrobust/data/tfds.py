@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from jaxrobust.core.errors import InputError
+from jaxrobust.data.source import as_floats, check_count, check_ids
 
 PREFIX = "tfds:"
 
@@ -33,27 +34,22 @@ class TfdsSource:
     return self.size
 
   def take(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The examples with these ids: float32 in [0, 1], and labels."""
-    ids = np.asarray(ids)
-    if ids.size and (ids.min() < 0 or ids.max() >= len(self)):
-      raise InputError(f"example ids {ids.min()} … {ids.max()} are outside 0 … {len(self) - 1} of {self.name}")
-    rows = [self.rows[int(i)] for i in ids]
-    images = np.stack([np.asarray(row["image"]) for row in rows]).astype(np.float32) / np.float32(255)
-    return images, np.array([row["label"] for row in rows], np.int32)
+    """Returns the examples with these ids: float32 in [0, 1], and labels."""
+    rows = [self.rows[int(i)] for i in check_ids(self, ids)]
+    images = np.stack([np.asarray(row["image"]) for row in rows])
+    return as_floats(images), np.array([row["label"] for row in rows], np.int32)
 
   def fingerprint(self) -> str:
-    """Of the set's name, version and size; the images are not read."""
+    """Identifies the set's name, version and size; the images are not read."""
     return hashlib.sha256(f"{self.name} {self.version} {self.size}".encode()).hexdigest()[:16]
 
   def subset(self, n: int) -> TfdsSource:
-    """The first n examples."""
-    if not 1 <= n <= len(self):
-      raise InputError(f"{self.name} has {len(self)} examples; cannot take the first {n}")
-    return replace(self, size=n)
+    """Returns the first n examples."""
+    return replace(self, size=check_count(self, n))
 
 
 def load_tfds(name: str, data_dir: str | Path | None = None) -> TfdsSource:
-  """`NAME[:SPLIT]` of the prepared sets in `data_dir` (or TensorFlow Datasets' own folder)."""
+  """Reads `NAME[:SPLIT]` of the prepared sets in `data_dir` (or TensorFlow Datasets' own folder)."""
   import tensorflow_datasets as tfds
 
   base, _, split = name.partition(":")

@@ -15,7 +15,7 @@ import numpy as np
 
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.mesh import map_rows
-from jaxrobust.data.source import DataSource, SourceView
+from jaxrobust.data.source import DataSource, SequenceSource, SourceView
 from jaxrobust.evaluation.sequences import sequence_source
 from jaxrobust.evaluation.system_noise import system_source
 from jaxrobust.noises.lowpass import low_pass
@@ -105,6 +105,8 @@ def under(source: DataSource, condition: str, seed: int = 0) -> DataSource:
   """
   if condition == "none":
     return source
+  if isinstance(source, SequenceSource):
+    raise InputError(f"{source.name} holds perturbation sequences already; it has no condition {condition!r}")
   side = min(source.take(np.zeros(1, int))[0].shape[1:3])
   kind, _, rest = condition.partition("-")
   if kind == "lowpass":

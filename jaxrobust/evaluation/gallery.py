@@ -13,9 +13,8 @@ import numpy as np
 
 from jaxrobust.core.files import atomic_write
 from jaxrobust.engine.example import Verdict
-from jaxrobust.results.store import sibling
+from jaxrobust.results.store import IMAGES, sibling
 
-IMAGES = ".images.npz"
 ARRAYS = ("clean", "adversarial", "label", "prediction", "index")
 
 

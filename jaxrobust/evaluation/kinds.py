@@ -14,7 +14,7 @@ from typing import Any
 
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.errors import InputError
-from jaxrobust.data.source import DataSource
+from jaxrobust.data.source import DataSource, SequenceSource
 from jaxrobust.engine.api import fit_schedule
 from jaxrobust.engine.scheduler import SAMPLES
 from jaxrobust.engine.workload import passes_to_the_end
@@ -22,7 +22,6 @@ from jaxrobust.evaluation.attack_job import AttackRun
 from jaxrobust.evaluation.context import ModelContext, condition_of
 from jaxrobust.evaluation.job import Job, JobKind, RunOptions
 from jaxrobust.evaluation.sequence_job import SequenceRun
-from jaxrobust.evaluation.sequences import PerturbedSource
 from jaxrobust.evaluation.suites.entry import SuiteEntry, schedule_config, threat_config
 from jaxrobust.evaluation.suites.suite import Part
 from jaxrobust.evaluation.targets import among
@@ -38,8 +37,10 @@ def make_job(
 ) -> Job:  # fmt: skip
   """Returns the job of an entry, with the configuration that decides its verdicts."""
   context = ModelContext(context) if isinstance(context, Classifier) else context
-  kind = SEQUENCE if isinstance(data, PerturbedSource) else ATTACK
+  kind = SEQUENCE if isinstance(data, SequenceSource) else ATTACK
   classifier = context.classifier
+  if not kind.attacks and entry.attack != "none":
+    raise InputError(f"{data.name} under {condition_of(data)} is sequences, which are not attacked: use --suite clean")
   if entry.first is not None and entry.first < len(data):
     data = data.subset(entry.first)
   _check_classes(data, classifier.num_classes)

@@ -12,12 +12,12 @@ from typing import cast
 import numpy as np
 
 from jaxrobust.attacks.schedule import CleanPass
+from jaxrobust.data.source import SequenceSource
 from jaxrobust.engine.example import Examples, Verdict
 from jaxrobust.engine.scheduler import Engine
 from jaxrobust.engine.verdicts import VerdictArrays
 from jaxrobust.evaluation.job import Arrays, Job
 from jaxrobust.evaluation.metrics.flips import flips_per_sequence
-from jaxrobust.evaluation.sequences import PerturbedSource
 from jaxrobust.evaluation.verdicts import cell_arrays
 
 
@@ -25,8 +25,8 @@ class SequenceRun:
   """Sends every frame of the sequences at some positions through the classifier; a row of the cell is a sequence."""
 
   def __init__(self, job: Job, positions: np.ndarray):
-    options, data = job.options, cast(PerturbedSource, job.data)
-    self.name, self.frames = data.sequence.name, FrameSource(data, positions, job.image_shape())
+    options, data = job.options, cast(SequenceSource, job.data)
+    self.name, self.frames = data.perturbation, FrameSource(data, positions, job.image_shape())
     self.predictions = np.zeros((len(positions), self.frames.count), np.int32)
     self.engine = Engine(
       job.classifier,
@@ -41,7 +41,7 @@ class SequenceRun:
   @staticmethod
   def passes(job: Job) -> int:
     """Returns the number of frames."""
-    return cast(PerturbedSource, job.data).sequence.frames
+    return cast(SequenceSource, job.data).num_frames
 
   @property
   def state(self) -> Arrays:
@@ -70,9 +70,9 @@ class SequenceRun:
 class FrameSource:
   """Hands out the frames of some sequences one after the other to the engine; an example's are made once."""
 
-  def __init__(self, data: PerturbedSource, positions: np.ndarray, image_shape: tuple[int, int, int]):
+  def __init__(self, data: SequenceSource, positions: np.ndarray, image_shape: tuple[int, int, int]):
     self.data, self.positions, self.image_shape = data, positions, image_shape
-    self.count = data.sequence.frames
+    self.count = data.num_frames
     self.labels = np.full(len(positions), -1, np.int32)  # Known once a sequence has been read.
     self._kept: dict[int, np.ndarray] = {}
 

@@ -32,6 +32,14 @@ class PerturbedSource(SourceView):
   def condition(self) -> str:
     return f"sequence-{self.sequence.name}" + ("" if self.sequence.table == 224 else f"-t{self.sequence.table}")
 
+  @property
+  def perturbation(self) -> str:
+    return self.sequence.name
+
+  @property
+  def num_frames(self) -> int:
+    return self.sequence.frames
+
   def take(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns the unperturbed examples with these ids."""
     return self.source.take(ids)

@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxrobust.core.errors import InputError
 from jaxrobust.data.encoded import EncodedSource
-from jaxrobust.data.source import DataSource, SourceView
+from jaxrobust.data.source import DataSource, SourceView, as_floats
 from jaxrobust.noises.system import DECODERS, RESIZES, available, read_image
 
 
@@ -29,7 +29,7 @@ class SystemSource(SourceView):
   def take(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns the examples with these ids, decoded and resized."""
     read = lambda i: read_image(self.source.store.read(self.source.files[i]), self.decoder, self.resize, self.size)
-    images = np.stack([read(int(i)) for i in ids]).astype(np.float32) / np.float32(255)
+    images = as_floats(np.stack([read(int(i)) for i in ids]))
     return images, self.source.labels[np.asarray(ids)]
 
   def fingerprint(self) -> str:

@@ -159,7 +159,7 @@ def _keys() -> dict[str, Any]:
 
 
 def count_params(name: str, num_classes: int | None = None) -> int:
-  """Trained numbers of a model; batch statistics are not among them.
+  """Returns trained numbers of a model; batch statistics are not among them.
 
   >>> count_params("resnet20")
   269722
@@ -169,7 +169,7 @@ def count_params(name: str, num_classes: int | None = None) -> int:
 
 
 def count_flops(name: str, num_classes: int | None = None) -> int:
-  """Multiply-adds of convolutions and matrix products for one image, which papers call FLOPs.
+  """Returns multiply-adds of convolutions and matrix products for one image, which papers call FLOPs.
 
   >>> round(count_flops("resnet20") / 1e6)
   41

@@ -51,7 +51,7 @@ def fingerprint(classifier: Classifier) -> str:
 
 
 def is_ours(module: Any) -> bool:
-  """Whether a linen module is an architecture of this package through and through."""
+  """Tells whether a linen module is an architecture of this package through and through."""
   if not isinstance(module, nn.Module) or type(module).__module__.partition(".")[0] != __name__.partition(".")[0]:
     return False
   parts = (getattr(module, name) for name in module.__dataclass_fields__ if name not in ("parent", "name"))

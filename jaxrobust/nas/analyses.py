@@ -176,7 +176,7 @@ def single_changes(
 
 
 class EdgeEffects(NamedTuple):
-  """How a column depends on operations and edges, over all 15,625 cells.
+  """Says how a column depends on operations and edges, over all 15,625 cells.
 
   Attributes:
     mean: of the column.

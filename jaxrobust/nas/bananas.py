@@ -111,7 +111,7 @@ def _start(seed: int, count: int) -> tuple[Params, Any]:
 
 
 def _targets(landscape: Landscape, seen: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """Standardized values of what each run has seen, (runs, N, K), and their means and deviations, (runs, 1, K)."""
+  """Standardizes what each run has seen, (runs, N, K); returns means and deviations, (runs, 1, K), too."""
   values = landscape.values[seen]
   mean, deviation = values.mean(axis=1, keepdims=True), values.std(axis=1, keepdims=True)
   deviation = np.where(deviation > 0, deviation, 1.0)
@@ -176,7 +176,7 @@ _values = jax.jit(_forward)
 def _predict(
   params: Params, landscape: Landscape, seen: np.ndarray, pools: np.ndarray, members: int
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Mean and deviation over the ensemble, (runs, candidates, objectives), in the units of the objectives."""
+  """Returns mean and deviation over the ensemble, (runs, candidates, objectives), in the units of the objectives."""
   _, center, unit = _targets(landscape, seen)
   runs, objectives = len(seen), center.shape[-1]
   features = np.repeat(one_hot()[pools], objectives * members, axis=0)

@@ -117,7 +117,7 @@ def lanczos(product: Callable[[Array], Array], start: Array, max_products: int, 
 
 @jax.jit
 def _orthogonalize(image: Array, basis: Array, step: Array) -> tuple[Array, Array, Array]:
-  """The next vector, and the entries of the tridiagonal matrix."""
+  """Returns the next vector, and the entries of the tridiagonal matrix."""
   alpha = jnp.sum(basis[step] * image, axis=1)
   for _ in range(2):  # Once leaves rounding errors that grow.
     image = image - jnp.einsum("knd,kn->nd", basis, jnp.einsum("knd,nd->kn", basis, image))
@@ -126,7 +126,7 @@ def _orthogonalize(image: Array, basis: Array, step: Array) -> tuple[Array, Arra
 
 
 def _ritz(alphas: np.ndarray, betas: np.ndarray) -> Eigenvalue:
-  """Largest eigenvalues of the tridiagonal matrices, (K, N) entries, cut where a row's space was exhausted."""
+  """Returns largest eigenvalues of the tridiagonal matrices, (K, N) entries, cut where a row's space was exhausted."""
   steps, rows = alphas.shape
   size = np.maximum.accumulate(np.maximum(np.abs(alphas), betas))
   ended = np.cumsum(betas <= _EXHAUSTED * size, axis=0) > 0

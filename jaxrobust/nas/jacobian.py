@@ -41,12 +41,12 @@ class Jacobian(NamedTuple):
 
   @property
   def norm(self) -> float:
-    """The mean over images of |J|_F; slightly too small where squares are estimated, by the concavity of the root."""
+    """Returns the mean over images of |J|_F; slightly too small where squares are estimated: the root is concave."""
     return float(np.sqrt(self.squared).mean())
 
   @property
   def root_mean_square(self) -> float:
-    """The root of the mean square: JacobianReg's value is half its square."""
+    """Returns the root of the mean square: JacobianReg's value is half its square."""
     return float(np.sqrt(self.squared.mean()))
 
 

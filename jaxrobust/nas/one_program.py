@@ -161,7 +161,7 @@ class _Logits:
 
 
 def _operation(path: tuple[str, ...], cell: tuple[int, ...]) -> int | None:
-  """The operation of the edge that a variable belongs to; None for those outside of cells."""
+  """Returns the operation of the edge that a variable belongs to; None for those outside of cells."""
   return cell[int(path[2].removeprefix("layers_"))] if path[2].startswith("layers_") else None
 
 
@@ -177,7 +177,7 @@ def _static(operations: Sequence[int]) -> tuple[int, ...]:
 
 
 def _vector(operations: Array | Sequence[int]) -> Array:
-  """The operations as an array, if they are one cell."""
+  """Returns the operations as an array, if they are one cell."""
   vector = jnp.asarray(operations, jnp.int32)
   if vector.shape != (len(EDGES),):
     raise InputError(f"one program computes one cell at a time: {len(EDGES)} operations, got shape {vector.shape}")

@@ -29,7 +29,7 @@ from jaxrobust.nas.table import Table
 
 @dataclasses.dataclass(frozen=True)
 class Landscape:
-  """What a search may look up.
+  """Holds what a search may look up.
 
   Attributes:
     values: (15625, K) objectives of every cell, larger is better; NaN where unknown, which no method visits.
@@ -70,7 +70,7 @@ class Landscape:
 
 
 class Found(NamedTuple):
-  """What some runs of a search looked up.
+  """Holds what some runs of a search looked up.
 
   Attributes:
     ids: (runs, queries) cells in the order of their queries.
@@ -184,7 +184,7 @@ def search(
 
 
 class SearchCurve(NamedTuple):
-  """How good a search is after each query.
+  """Says how good a search is after each query.
 
   Attributes:
     mean: (queries,) over runs.
@@ -217,7 +217,7 @@ def curve(found: Found) -> SearchCurve:
 
 
 def _volumes(values: np.ndarray, reference: np.ndarray) -> list[float]:
-  """The hypervolume after each query; computed only where the front changes."""
+  """Returns the hypervolume after each query; computed only where the front changes."""
   kept, volumes, volume = np.empty((0, values.shape[1])), [], 0.0
   for row in values:
     if not np.any(np.all(kept >= row, axis=1)):

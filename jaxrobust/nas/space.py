@@ -33,7 +33,7 @@ _POWERS = len(OPERATIONS) ** np.arange(len(EDGES))[::-1]
 
 @functools.cache
 def _ids() -> np.ndarray:
-  """The id of each cell, by its place in the enumeration."""
+  """Returns the id of each cell, by its place in the enumeration."""
   ids = np.empty(len(all_cells()), np.int64)
   ids[all_cells() @ _POWERS] = np.arange(len(ids))
   return ids

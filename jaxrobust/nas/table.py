@@ -56,11 +56,11 @@ class Table:
     return all_cells()[self.ids]
 
   def attacks(self) -> list[str]:
-    """The columns of attacks, by attack and budget."""
+    """Returns the columns of attacks, by attack and budget."""
     return [name for name in self.columns if name.partition("@")[0] in ATTACKS]
 
   def corruptions(self) -> list[str]:
-    """The columns of corruptions, by name and severity."""
+    """Returns the columns of corruptions, by name and severity."""
     return [name for name in self.columns if name != "clean" and name.partition("@")[0] not in ATTACKS]
 
   def mean(self, names: list[str]) -> np.ndarray:
@@ -125,7 +125,7 @@ def load_table(path: str | Path, data: str = "cifar10") -> Table:
 
 
 def _read(file: Path, *names: str) -> Any:
-  """The object at a place in a file."""
+  """Returns the object at a place in a file."""
   try:
     found = json.loads(file.read_text())
     for name in names:

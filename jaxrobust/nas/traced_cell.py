@@ -84,7 +84,7 @@ def _normalize(y: Array, scale: Array, bias: Array, mean: Array, var: Array) -> 
 
 
 def _evaluate(operation: Array, x: Array, kernel: Array, *norm: Array) -> Array:
-  """An edge that is normalized by its running statistics."""
+  """Evaluates an edge that is normalized by its running statistics."""
   convolve = lambda size: lambda x, kernel, *norm: _normalize(_convolve(x, kernel, size), *norm)
   pool, zero, skip = lambda x, *_: _pool(x), lambda x, *_: jnp.zeros_like(x), lambda x, *_: x
   return lax.switch(operation, (zero, skip, convolve(1), convolve(3), pool), x, kernel, *norm)
@@ -100,7 +100,7 @@ def _normalize_batch(y: Array, scale: Array, bias: Array) -> tuple[Array, Array,
 
 @jax.custom_vjp
 def _train(operation: Array, x: Array, kernel: Array, scale: Array, bias: Array) -> tuple[Array, Array, Array]:
-  """An edge that is normalized by the statistics of the batch, and those."""
+  """Evaluates an edge that is normalized by the statistics of the batch, and those."""
   return _train_forward(operation, x, kernel, scale, bias)[0]
 
 

@@ -78,18 +78,6 @@ def through_jpeg(image: Array, quality: Array | float) -> Array:
   return jnp.clip(jnp.stack([red, green, blue], -1), 0, 255).astype(jnp.float32) / 255
 
 
-def through_host_jpeg(image: np.ndarray, quality: int) -> np.ndarray:
-  """Returns the same by Pillow, on the host: the reference that `through_jpeg` is tested against."""
-  import io
-
-  from PIL import Image
-
-  file = io.BytesIO()
-  Image.fromarray(np.round(np.asarray(image) * 255).astype(np.uint8)).save(file, "JPEG", quality=quality)
-  with Image.open(file) as picture:
-    return np.asarray(picture).astype(np.float32) / 255
-
-
 def jpeg_compression(image: Array, key: Array, rows: Rows, severity: Array | int) -> Array:
   """Compression with the quality given."""
   del key

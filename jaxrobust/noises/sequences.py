@@ -48,8 +48,6 @@ BENCHMARK = (
   "scale",
 )
 EXTRA = ("speckle_noise", "gaussian_blur", "spatter", "shear")
-# Every frame is compared with the clean first one, not with the one before.
-NOISE_LIKE = ("gaussian_noise", "shot_noise", "speckle_noise")
 
 Frames = Callable[[Array, Array, int], Array]
 SEQUENCES: Registry[Frames] = Registry("sequence")
@@ -64,7 +62,7 @@ class Sequence:
 
   @property
   def frames(self) -> int:
-    """The number of frames."""
+    """Returns the number of frames."""
     return num_frames(self.name, self.table)
 
   def __call__(self, image: Array, key: Array) -> Array:

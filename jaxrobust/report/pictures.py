@@ -11,7 +11,6 @@ from PIL import Image
 
 from jaxrobust.results.folder import Folder
 
-IMAGES = ".images.npz"
 LARGEST_FILE = 64 * 2**20
 MOST = 8
 LARGEST_SIDE = 512

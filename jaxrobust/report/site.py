@@ -16,8 +16,9 @@ from jaxrobust.core.files import atomic_write
 from jaxrobust.report.boards import Board
 from jaxrobust.report.cell_rows import CellRow
 from jaxrobust.report.documents import as_script, index_document, model_document, model_id
-from jaxrobust.report.pictures import IMAGES, read_pictures
+from jaxrobust.report.pictures import read_pictures
 from jaxrobust.results.folder import Folder, LocalFolder
+from jaxrobust.results.store import IMAGES
 
 STATIC = ("index.html", "style.css", "page.js")
 

@@ -34,7 +34,7 @@ _ENTRIES = {"schema", "cell", "config", "provenance", "summary", "examples", "fi
 
 
 def safe_name(name: str) -> str:
-  """A file name for any text, different for different texts.
+  """Returns a file name for any text, different for different texts.
 
   Unsafe bytes are percent-encoded (as is a leading dot: no hidden files, no way up). A name too
   long for a file system ends in its hash instead; `%-` marks it, which the encoding never makes.
@@ -88,17 +88,17 @@ class Cell:
     for field, least in (("n", 1), ("seed", 0)):
       value = getattr(self, field)
       if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise InputError(f"a cell's {field} must be a whole number of at least {least}, not {value!r}")
+        raise InputError(f"a cell's {field} must be an integer of at least {least}, not {value!r}")
     if self.eps is not None and not _is_budget(self.eps):
       raise InputError(f"a cell's eps must be text such as '8/255' or '0.5', not {self.eps!r}")
 
   @property
   def id(self) -> str:
-    """The attack and its budget, as tables show them."""
+    """Returns the attack and its budget, as tables show them."""
     return self.attack if self.eps is None else f"{self.attack}@{self.eps}"
 
   def path(self, root: str | Path) -> Path:
-    """Where the result of this cell lives under a results folder."""
+    """Returns where the result of this cell lives under a results folder."""
     budget = "" if self.eps is None else "@" + self.eps.replace("/", "_")
     folder = Path(root, *(safe_name(name) for name in (self.model, self.data, self.condition)))
     return folder / f"{safe_name(self.attack)}{budget}.n{self.n}.seed{self.seed}.json"
@@ -157,7 +157,7 @@ class Result:
 
 
 def to_text(result: Result) -> str:
-  """The one JSON text of a result: equal results give equal bytes."""
+  """Returns the one JSON text of a result: equal results give equal bytes."""
   return dumps(
     {
       "schema": result.schema,
@@ -172,7 +172,7 @@ def to_text(result: Result) -> str:
 
 
 def from_text(text: str | bytes) -> Result:
-  """The result of a JSON text of this or an earlier schema; CorruptFileError, with the reason, for anything else."""
+  """Reads a JSON text of this or an earlier schema; CorruptFileError, with the reason, for anything else."""
   document = read_document(text)
   examples = {name: unpack(value) for name, value in document["examples"].items()}
   try:
@@ -182,7 +182,7 @@ def from_text(text: str | bytes) -> Result:
 
 
 def read_document(text: str | bytes) -> dict[str, Any]:
-  """The entries of a result, checked and in the present schema, with the arrays still packed and `cell` a `Cell`."""
+  """Returns the checked entries of a result in the present schema, arrays still packed and `cell` a `Cell`."""
   try:
     document = loads(text)
   except ValueError as error:

@@ -29,7 +29,7 @@ class File(NamedTuple):
 
 
 class Folder(Protocol):
-  """What reading results takes."""
+  """Lists and reads files, which is all that reading results takes."""
 
   def files(self) -> Iterator[File]: ...
 
@@ -38,18 +38,18 @@ class Folder(Protocol):
   def write(self, path: str, data: bytes) -> None: ...
 
   def show(self, path: str) -> str:
-    """The full path or address, for people."""
+    """Returns the full path or address, for people."""
     ...
 
 
 def open_folder(root: str | os.PathLike) -> Folder:
-  """The folder at a path or address; StorageError where there is none."""
+  """Returns the folder at a path or address; StorageError where there is none."""
   text = os.fspath(root)
   return RemoteFolder(text) if "://" in text else LocalFolder(Path(text))
 
 
 def join_folders(root: str | os.PathLike, also: Sequence[str | os.PathLike] = ()) -> Folder:
-  """Several folders on this machine as one, whose paths begin at the first."""
+  """Joins several folders on this machine as one, whose paths begin at the first."""
   if not also:
     return open_folder(root)
   if any("://" in os.fspath(each) for each in (root, *also)):

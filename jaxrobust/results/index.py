@@ -28,7 +28,7 @@ _VERSION = f"1.{SCHEMA}"
 
 
 def build_index(root: str | os.PathLike) -> Any:
-  """An Arrow table with one row per result (and per damaged file), from the stored index and what changed since.
+  """Returns an Arrow table, a row per result (and per damaged file), from the stored index and what changed since.
 
   Columns are those of `rows.COLUMNS`, `stamp`, and `notes`: findings as JSON.
   """
@@ -52,7 +52,7 @@ def build_index(root: str | os.PathLike) -> Any:
 
 
 def _read(folder: Folder, items: list[ResultFiles]) -> Any:
-  """The rows of some items, in their order."""
+  """Returns the rows of some items, in their order."""
   pa = require("pyarrow", "report", "the results index")
   # In portions: a hundred thousand rows of Python objects would keep the garbage collector busy.
   parts = [_table(_read_rows(folder, items[at : at + PORTION])) for at in range(0, len(items), PORTION)]

@@ -25,7 +25,7 @@ _RECORD = {*_CELL, "schema", "accuracy", "robust_accuracy", "threat", "source", 
 
 
 def from_record(record: Document) -> Document:
-  """Schema 0 to 1: the cell, its summary and its source take their places.
+  """Turns schema 0 into 1: the cell, its summary and its source take their places.
 
   `accuracy` is that on the images before the attack, `robust_accuracy` the one after it; a record without attack
   needs only the first. `threat` names one that is no norm at the head of the attack's id. `details` decide which record
@@ -69,7 +69,7 @@ def from_record(record: Document) -> Document:
 
 
 def add_threat(document: Document) -> Document:
-  """Schema 1 to 2: the configuration says the threat, which was one of the norms at the head of the attack's id.
+  """Turns schema 1 into 2: the configuration says the threat, which was a norm at the head of the attack's id.
 
   What is damaged stays as it is: whoever reads the document refuses it by name.
 
@@ -89,7 +89,7 @@ MIGRATIONS: dict[int, Callable[[Document], Document]] = {0: from_record, 1: add_
 
 
 def migrate(document: Document, schema: int) -> Document:
-  """The document in the wanted schema; CorruptFileError where no steps lead there."""
+  """Returns the document in the wanted schema; CorruptFileError where no steps lead there."""
   found = document.get("schema")
   if type(found) is not int:
     raise CorruptFileError(f"not a result (schema is {found!r})")

@@ -24,7 +24,7 @@ WORDS = {"int32": np.dtype("<i4"), "float32": np.dtype("<f4")}
 
 
 def pack(array: np.ndarray) -> dict[str, Any]:
-  """One bool, int32 or float32 array of rank 1 as a JSON value.
+  """Returns one bool, int32 or float32 array of rank 1 as a JSON value.
 
   Other types are refused rather than cast, because a silent cast would make the
   array that is read back differ from the one that was written.
@@ -48,7 +48,7 @@ def pack(array: np.ndarray) -> dict[str, Any]:
 
 
 def unpack(value: Any) -> np.ndarray:
-  """The array of a packed value; CorruptFileError for anything `pack` cannot have written."""
+  """Returns the array of a packed value; CorruptFileError for anything `pack` cannot have written."""
   kind, n, raw = _open(value)
   if kind == "bits":
     return _unpack_bits(raw, n)
@@ -58,7 +58,7 @@ def unpack(value: Any) -> np.ndarray:
 
 
 def count_flags(value: Any, n: int | None) -> int:
-  """How many of n packed flags are set, without making an array of them; n is None where any number will do.
+  """Counts how many of n packed flags are set, without making an array of them; n is None where any number will do.
 
   >>> count_flags(pack(np.array([True, False, True])), 3)
   2
@@ -70,7 +70,7 @@ def count_flags(value: Any, n: int | None) -> int:
 
 
 def _open(value: Any) -> tuple[Any, int, bytes]:
-  """Kind, length and bytes of a packed value."""
+  """Returns kind, length and bytes of a packed value."""
   if not isinstance(value, dict) or set(value) != {"kind", "n", "data"}:
     raise CorruptFileError("a packed array needs exactly the entries kind, n and data")
   kind, n, data = value["kind"], value["n"], value["data"]

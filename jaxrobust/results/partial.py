@@ -24,7 +24,7 @@ _HEADER, _ARRAY = "header", "array/"
 
 
 def partial_path(path: str | Path) -> Path:
-  """The partial file beside a cell (or shard) file.
+  """Returns the partial file beside a cell (or shard) file.
 
   Example:
     >>> partial_path("out/none.n10.seed0.json").name
@@ -61,7 +61,7 @@ def save_partial(
 
 
 def load_partial(path: str | Path, config: Mapping[str, Any]) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
-  """The arrays and meta saved for the cell at `path`, or None.
+  """Returns the arrays and meta saved for the cell at `path`, or None.
 
   None where there is no progress, where it was made under another configuration, and where the
   file is damaged: that only costs time, while a guess would cost the verdict.

@@ -42,7 +42,7 @@ class ResultFiles(NamedTuple):
 
 
 def find_items(folder: Folder) -> list[ResultFiles]:
-  """Everything in the folder that is or will be a result, in the order of the paths."""
+  """Returns everything in the folder that is or will be a result, in the order of the paths."""
   cells: dict[str, File] = {}
   shards: dict[str, dict[int, dict[int, File]]] = {}
   for file in folder.files():
@@ -59,7 +59,7 @@ def find_items(folder: Folder) -> list[ResultFiles]:
 
 
 def _shard_item(path: str, counts: Mapping[int, Mapping[int, File]]) -> ResultFiles:
-  """The set of shards that misses least; runs with other numbers of processes may have left theirs."""
+  """Returns the set of shards that misses least; runs with other numbers of processes may have left theirs."""
   count = min(counts, key=lambda count: (count - len(counts[count]), -count))
   parts = tuple(counts[count][index] for index in sorted(counts[count]))
   return ResultFiles(path, " ".join(f"{part.size} {part.stamp}" for part in parts), parts, count - len(parts))
@@ -68,7 +68,7 @@ def _shard_item(path: str, counts: Mapping[int, Mapping[int, File]]) -> ResultFi
 def read_items(
   folder: Folder, items: Sequence[ResultFiles]
 ) -> Iterator[tuple[ResultFiles, list[bytes] | JaxrobustError]]:
-  """The bytes of each item's files, or the reason why there are none."""
+  """Yields the bytes of each item's files, or the reason why there are none."""
   for start in range(0, len(items), BATCH):
     batch = items[start : start + BATCH]
     wanted = [part.path for item in batch if _refusal(item) is None for part in item.parts]
@@ -92,7 +92,7 @@ def _refusal(item: ResultFiles) -> JaxrobustError | None:
 
 
 def parse_item(item: ResultFiles, parts: Sequence[bytes]) -> Result:
-  """The result in the bytes of an item, merged where it came in shards."""
+  """Returns the result in the bytes of an item, merged where it came in shards."""
   results = [from_text(part) for part in parts]
   if len(results) == 1 and parse_shard_name(item.parts[0].path) is None:
     return results[0]
@@ -105,7 +105,7 @@ def parse_item(item: ResultFiles, parts: Sequence[bytes]) -> Result:
 
 
 def add_summaries(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-  """Counts added, and the fractions they give; what does not add up (a median) is left out.
+  """Adds counts, and the fractions they give; what does not add up (a median) is left out.
 
   >>> add_summaries([{"n": 4, "robust": 1, "median_distance": 1.0}, {"n": 6, "robust": 2, "median_distance": 3.0}])
   {'n': 10, 'robust': 3, 'robust_accuracy': 0.3}
@@ -124,7 +124,7 @@ def add_summaries(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def load_results(
   root: str | os.PathLike, on_error: Callable[[JaxrobustError], object] | None = None
 ) -> Iterator[Result]:
-  """All results under a folder or address, in the order of their paths.
+  """Returns all results under a folder or address, in the order of their paths.
 
   Args:
     on_error: gets the error of each damaged file or unfinished set of shards, which is then passed over; without it
@@ -137,7 +137,7 @@ def load_results(
 def read_results(
   folder: Folder, items: Sequence[ResultFiles], on_error: Callable[[JaxrobustError], object] | None = None
 ) -> Iterator[tuple[ResultFiles, Result]]:
-  """`load_results` with the item each result came from."""
+  """Does as `load_results`, with the item each result came from."""
   for item, parts in read_items(folder, items):
     try:
       if isinstance(parts, JaxrobustError):

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import functools
 import json
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from jaxrobust.core.budget import Budget
+from jaxrobust.core.condition import parse_corruption
 from jaxrobust.core.errors import CorruptFileError, JaxrobustError
 from jaxrobust.results.cell import Cell, Result, read_document
 from jaxrobust.results.ids import attack_norm, threat_name, transfer_source
@@ -57,23 +57,10 @@ _NUMBERS = ("accuracy", "robust_accuracy", "median_distance")
 _NAMES = ("path", "model", "data", "condition", "attack", "threat", "source", "arch", "family", "technique")
 _WORD = 2**63 - 1
 
-_CORRUPTION = re.compile(r"([a-z0-9_]+)-([1-9][0-9]?)(-.*)?")
-
-
-@functools.lru_cache(4096)
-def parse_corruption(condition: str) -> tuple[str, int] | None:
-  """The corruption and severity of a condition.
-
-  >>> parse_corruption("fog-3-t32"), parse_corruption("clean")
-  (('fog', 3), None)
-  """
-  match = _CORRUPTION.fullmatch(condition)
-  return match and (match[1], int(match[2]))
-
 
 @functools.lru_cache(4096)
 def budget_value(eps: str | None) -> float | None:
-  """The number of a budget; None for no budget and for one that is no number, such as 1/0."""
+  """Returns the number of a budget; None for no budget and for one that is no number, such as 1/0."""
   try:
     return None if eps is None else Budget(eps).value
   except (ValueError, ArithmeticError):
@@ -81,7 +68,7 @@ def budget_value(eps: str | None) -> float | None:
 
 
 def make_row(path: str, raw: bytes | Result) -> dict[str, Any]:
-  """The row of a cell file's bytes, or of a merged result; CorruptFileError where it is none."""
+  """Returns the row of a cell file's bytes, or of a merged result; CorruptFileError where it is none."""
   document = vars(raw) if isinstance(raw, Result) else read_document(raw)
   cell: Cell = document["cell"]
   if max(cell.n, cell.seed) > _WORD:
@@ -120,7 +107,7 @@ def make_row(path: str, raw: bytes | Result) -> dict[str, Any]:
 
 
 def describe_model(config: Mapping[str, Any], provenance: Mapping[str, Any]) -> dict[str, Any]:
-  """What is known about the network itself; None where nothing is."""
+  """Returns what is known about the network itself; None where nothing is."""
   for about in (provenance.get("model"), config.get("model")):
     if isinstance(about, Mapping):
       params = _whole(about.get("params"))
@@ -129,7 +116,7 @@ def describe_model(config: Mapping[str, Any], provenance: Mapping[str, Any]) -> 
 
 
 def _disagreements(cell: Cell, summary: Mapping[str, Any], examples: Mapping[str, Any]) -> list[dict[str, Any]]:
-  """Where the flags do not add up to the summary: one of them was changed by hand."""
+  """Finds where the flags do not add up to the summary: one of them was changed by hand."""
   found = []
   for name in ("correct", "robust"):
     if name not in examples:
@@ -161,7 +148,7 @@ def _dump(value: Any) -> str:
 
 
 def _encodable(row: dict[str, Any]) -> dict[str, Any]:
-  """Text that UTF-8 cannot hold (half a surrogate pair) with question marks in its place."""
+  """Returns text that UTF-8 cannot hold (half a surrogate pair) with question marks in its place."""
   for name in _NAMES:
     value = row[name]
     if value is not None and not value.isascii():
@@ -170,6 +157,6 @@ def _encodable(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def error_row(path: str, error: JaxrobustError, missing: bool) -> dict[str, Any]:
-  """The row of a file that holds no result: only a finding."""
+  """Returns the row of a file that holds no result: only a finding."""
   note = {"kind": "unfinished" if missing else "damaged", "text": str(error), "examples": None}
   return {**dict.fromkeys(COLUMNS), "path": path, "notes": _dump([note])}

@@ -30,7 +30,7 @@ _SHARD = re.compile(r"(.+)\.shard-(\d{5})-of-(\d{5})\.json")
 
 
 def shard_path(path: str | Path, index: int, count: int) -> Path:
-  """The file of shard `index` of `count`, beside the cell's own file.
+  """Returns the file of shard `index` of `count`, beside the cell's own file.
 
   Example:
     >>> shard_path("out/none.n10.seed0.json", 0, 2).name
@@ -51,7 +51,7 @@ def save_shard(root: str | Path, result: Result, index: int, count: int) -> Path
 
 
 def parse_shard_name(name: str) -> tuple[str, int, int] | None:
-  """The cell file, index and count in a shard's file name; None for any other name.
+  """Returns the cell file, index and count in a shard's file name; None for any other name.
 
   >>> parse_shard_name("none.n10.seed0.shard-00000-of-00002.json")
   ('none.n10.seed0.json', 0, 2)
@@ -61,12 +61,12 @@ def parse_shard_name(name: str) -> tuple[str, int, int] | None:
 
 
 def find_shard(root: str | Path, cell: Cell, config: Mapping[str, Any], index: int, count: int) -> Result | None:
-  """The stored shard, or None; refuses like `find_result` where the configuration differs."""
+  """Returns the stored shard, or None; refuses like `find_result` where the configuration differs."""
   return find_at(shard_path(cell.path(root), index, count), cell, config)
 
 
 def merge_shards(paths: Sequence[str | Path], summarize: Summarize) -> Result:
-  """One result from the shards of a cell, as if one process had computed it.
+  """Returns one result from the shards of a cell, as if one process had computed it.
 
   The arrays are put in the order of the examples and `index` is dropped. Provenance comes from the
   first shard by name.
@@ -137,7 +137,7 @@ def finish_shards(
 
 
 def _remove_shards(final: Path) -> None:
-  """Also those of an earlier run with another number of processes, and what lies beside them: the cell is finished."""
+  """Removes also those of an earlier run with another number of processes, and what lies beside them."""
   found = list(final.parent.glob(sibling(final, ".shard-*").name))
   # Shards first: whoever sees all of them has seen all that lies beside them.
   for path in sorted(found, key=lambda path: _SHARD.fullmatch(path.name) is None):
@@ -163,7 +163,7 @@ def _check_same(first_path: Path, first: Result, path: Path, shard: Result) -> N
 
 
 def _order(indices: list[np.ndarray], n: int, path: Path) -> np.ndarray:
-  """The permutation that sorts the examples of all shards, once they are known to be 0 … n-1."""
+  """Returns the permutation that sorts the examples of all shards, once they are known to be 0 … n-1."""
   index = np.concatenate(indices)
   outside = index[(index < 0) | (index >= n)]
   if outside.size:

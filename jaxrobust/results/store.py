@@ -11,7 +11,8 @@ from jaxrobust.core.files import atomic_write, temporary
 from jaxrobust.results.cell import Cell, Result, from_text, to_text
 from jaxrobust.results.plain import describe, differences, dumps, plain
 
-TIMING = ".timing.json"
+# Beside a cell: how long it took, and a few of its images.
+TIMING, IMAGES = ".timing.json", ".images.npz"
 
 
 def check_writable(root: str | Path) -> None:
@@ -63,7 +64,7 @@ def _parse(path: Path, raw: bytes) -> Result:
 
 
 def find_result(root: str | Path, cell: Cell, config: Mapping[str, Any]) -> Result | None:
-  """The stored result of a cell, or None where there is none.
+  """Returns the stored result of a cell, or None where there is none.
 
   Raises:
     CellMismatchError: the stored result was made with another configuration. It is neither
@@ -73,7 +74,7 @@ def find_result(root: str | Path, cell: Cell, config: Mapping[str, Any]) -> Resu
 
 
 def find_at(path: Path, cell: Cell, config: Mapping[str, Any]) -> Result | None:
-  """`find_result` for a file whose path is known."""
+  """Does as `find_result`, for a file whose path is known."""
   raw = _read(path)
   if raw is None:
     return None
@@ -90,7 +91,7 @@ def find_at(path: Path, cell: Cell, config: Mapping[str, Any]) -> Result | None:
 
 
 def sibling(path: str | Path, suffix: str) -> Path:
-  """The file beside a cell's that shares its name up to `.json`.
+  """Returns the file beside a cell's that shares its name up to `.json`.
 
   Example:
     >>> sibling("out/none.n10.seed0.json", TIMING).name
@@ -111,5 +112,5 @@ def save_timing(path: str | Path, timing: Mapping[str, Any]) -> Path:
 
 
 def timing_text(timing: Mapping[str, Any]) -> str:
-  """The content of a timing file."""
+  """Returns the content of a timing file."""
   return dumps(plain(timing, "timing", null_for_nan=True))

@@ -107,7 +107,7 @@ class LogWindow:
     return [float(leaf) for leaf in jax.tree.leaves(self._metrics)]
 
   def add(self, metrics: clu_metrics.Collection, waited: float) -> None:
-    """One more step, which waited so long for its data."""
+    """Adds one more step, which waited so long for its data."""
     self._metrics = self._metrics.merge(metrics)
     self._waited, self._steps = self._waited + waited, self._steps + 1
 

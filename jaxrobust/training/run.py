@@ -93,7 +93,7 @@ def save_weights(run: Run, variables: Any, folder: Path, extra: dict[str, Any]) 
 
 
 def finish(run: Run, state: TrainState) -> None:
-  """The folder becomes a classifier: the best epoch where examples were held out, the last one elsewhere."""
+  """Makes the folder a classifier: the best epoch where examples were held out, the last one elsewhere."""
   variables = host_variables(run, state)
   if run.chief:
     best = read_metadata(run.folder / "best")

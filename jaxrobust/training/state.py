@@ -39,7 +39,7 @@ def init_state(
   variables: Any | None = None,
   objective_state: Any = (),
 ) -> TrainState:
-  """Fresh weights, or those given, and a fresh optimizer."""
+  """Returns fresh weights, or those given, and a fresh optimizer."""
   if variables is None:
     variables = module.init({"params": key}, jnp.zeros((1, *image_shape)))
   params, stats = variables["params"], variables.get("batch_stats", {})

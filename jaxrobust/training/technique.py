@@ -99,7 +99,7 @@ class Clock(NamedTuple):
 Margin = Callable[[Array, Array], Array]
 
 
-def plain(logits: Array, targets: Array) -> Array:
+def no_margin(logits: Array, targets: Array) -> Array:
   """No margin: a classification loss sees the logits as they are."""
   del targets
   return logits
@@ -130,7 +130,7 @@ class Context(NamedTuple):
   frozen_models: Mapping[str, Classifier] = {}
   state: Any = ()
   crafted: Any = None
-  margin: Margin = plain
+  margin: Margin = no_margin
 
 
 class Losses(NamedTuple):
@@ -207,7 +207,7 @@ class Objective(Technique):
 
   @property
   def budget(self) -> float:
-    """The radius of the ball that it trains against, and that epochs are compared in; 0 for none."""
+    """Returns the radius of the ball that it trains against, and that epochs are compared in; 0 for none."""
     return 0.0
 
   def wrap(self, module: nn.Module) -> nn.Module:

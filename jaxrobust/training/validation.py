@@ -42,7 +42,7 @@ def validate(
   ids: np.ndarray | None = None,
   total: Callable[[np.ndarray], np.ndarray] = lambda counts: counts,
 ) -> Score | None:
-  """Clean accuracy, and accuracy under PGD with the budget that is trained for; None if asked to stop halfway.
+  """Returns clean accuracy, and accuracy under PGD with the budget that is trained for; None if asked to stop halfway.
 
   Robust is an example that no point breaks of all that PGD looks at, each verified outside the attack. At most as many
   are as withstand the last point alone, which is what is often reported, and what this function did report once.

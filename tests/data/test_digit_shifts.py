@@ -1,4 +1,4 @@
-"""The shifted twins of digits32: the right labels, harder than the original, and always the same."""
+"""The shifted stand-ins for digits32: the right labels, harder than the original, and always the same."""
 
 import hashlib
 
@@ -54,7 +54,7 @@ def test_outliers_look_like_no_digit():
   assert np.median(near(images)) > 1.5 * np.median(near(test))
 
 
-# Changing a twin makes older results incomparable; so do it on purpose.
+# Changing a stand-in makes older results incomparable; so do it on purpose.
 GOLDEN = {
   "digits32-a": "f22d896e1990",
   "digits32-o": "56319d044017",

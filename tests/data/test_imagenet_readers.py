@@ -1,4 +1,4 @@
-"""Readers of ImageNet and its relatives, on miniatures of the official layouts."""
+"""Readers of ImageNet and its variants, on miniatures of the official layouts."""
 
 import json
 import tarfile

@@ -40,7 +40,7 @@ def test_take_refuses_bad_ids_and_bad_values():
     make().take(np.array([2, 6]))
   with pytest.raises(InputError, match="outside"):
     make().take(np.array([-1]))
-  with pytest.raises(InputError, match="whole numbers of rank 1"):
+  with pytest.raises(InputError, match="integers of rank 1"):
     make().take(np.array([0.5]))
   floats = np.zeros((6, 4, 4, 3), np.float32)
   floats[3] = 2

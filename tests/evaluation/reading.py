@@ -20,7 +20,7 @@ FILES = 50
 def main(folder: str, count: int) -> None:
   enable_compilation_cache()
   from jaxrobust.core.classifier import Classifier
-  from jaxrobust.data.encoded import EncodedSource, Folder
+  from jaxrobust.data.encoded import EncodedSource, FolderStore
   from jaxrobust.engine.options import EngineOptions
   from jaxrobust.evaluation.conditions import under
   from jaxrobust.evaluation.evaluate import evaluate
@@ -31,7 +31,7 @@ def main(folder: str, count: int) -> None:
   pictures.mkdir(parents=True)
   for number in range(FILES):
     Image.fromarray(rng.integers(0, 256, (32, 32, 3), np.uint8)).save(pictures / f"{number:02}.png")
-  store = Folder(pictures)
+  store = FolderStore(pictures)
   files, labels = [store.names[i % FILES] for i in range(count)], np.arange(count) % 2
   data = EncodedSource("read", store, files, labels, num_classes=2, preprocessing="none")
   classifier = Classifier.from_function(lambda images: images.mean((1, 2))[:, :2], num_classes=2)

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxrobust.data.encoded import EncodedSource, Folder
+from jaxrobust.data.encoded import EncodedSource, FolderStore
 from jaxrobust.evaluation.metrics.stability import negative_standard_deviation
 from jaxrobust.evaluation.system_noise import grid
 from jaxrobust.noises import system
@@ -16,7 +16,7 @@ from tests import realdata
 @pytest.mark.slow
 def test_lite0_over_the_whole_grid(tmp_path):
   classifier, run = realdata.lite0(tmp_path / "net"), jax.jit(lambda c, x: c(x).argmax(-1))
-  store = Folder(realdata.ROOT / "imagenet_samples")
+  store = FolderStore(realdata.ROOT / "imagenet_samples")
   labels = np.array([int(name.split("_")[0]) for name in store.names])
   source = EncodedSource("samples", store, store.names, labels, 1000)
   accuracies = {}

@@ -15,7 +15,7 @@ import numpy as np
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "jaxrobust" / "bench"))
 from corruption_worker import patch
 
-# Enough for averages that repeat to about one per cent.
+# Enough for averages that repeat to about one percent.
 REPEATS = {"fog": 150, "frost": 150, "elastic_transform": 60, "motion_blur": 60, "snow": 30, "glass_blur": 3}
 DETERMINISTIC = (
   "defocus_blur",

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxrobust.evaluation.metrics.flips import is_noise
 from jaxrobust.noises import sequences
 from jaxrobust.noises.lowpass import low_pass
 from jaxrobust.noises.sequences import SEQUENCES, make_sequence
@@ -26,7 +27,7 @@ def test_frames(name):
     changed = np.abs(np.diff(frames, axis=0)).max((1, 2, 3)) > 0
     # A line of a few whole pixels stays the same over some degrees.
     assert changed.mean() > (0.5 if name in ("motion_blur", "snow") else 0.999)
-    if name in sequences.NOISE_LIKE:
+    if is_noise(name):
       assert np.abs(frames[0] - IMAGE).max() <= 1 / 255 + 1e-4
   if name in STILL:
     table = 224

@@ -53,7 +53,7 @@ def site(study):
 
 
 def expected(group, at):
-  """Mean, deviation and gain of a metric in per cent."""
+  """Mean, deviation and gain of a metric in percent."""
   values = lambda name: np.array([5.0 * run[at] for run in GROUPS[name][1]])
   own, other = values(group), values("plain")
   return own.mean(), own.std(ddof=1) if len(own) > 1 else None, own.mean() - other.mean() if group != "plain" else None

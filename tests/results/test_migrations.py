@@ -33,7 +33,7 @@ def test_a_record_becomes_a_cell():
     ({"accuracy": None}, "needs n and an accuracy"),
     ({"attack": "linf-pgd"}, "needs n and an accuracy"),
     ({"n": None}, "needs n"),
-    ({"n": 0}, "n must be a whole number"),
+    ({"n": 0}, "n must be an integer"),
     ({"model": 3}, "model must be a name"),
     ({"acuracy": 1}, "no entry acuracy"),
     ({"eps": "<b>"}, "eps must be text"),

@@ -1,11 +1,10 @@
 """Corruption error and its mean (Hendrycks and Dietterich 2019, arXiv:1903.12261).
 
-CE_c = Σ_s E_{s,c} / Σ_s E_{s,c}^AlexNet, and mCE its mean over the fifteen corruptions of the benchmark. The relative
-CE subtracts the clean error from both. AlexNet's errors belong to the official ImageNet-C files: for CIFAR-C and
-other data there is no mCE, only the mean error.
+CE_c = Σ_s E_{s,c} / Σ_s E_{s,c}^AlexNet, and mCE its mean over the fifteen corruptions of the benchmark. AlexNet's
+errors belong to the official ImageNet-C files: for CIFAR-C and other data there is no mCE, only the mean error.
 
 AlexNet's errors per severity are those of public evaluation code (see `third_party/README.md`); their means are the
-constants of the paper. The clean error is the paper's.
+constants of the paper.
 """
 
 from __future__ import annotations
@@ -15,8 +14,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from jaxrobust.core.errors import InputError
-
-ALEXNET_CLEAN_ERROR = 0.4348
 
 ALEXNET_ERRORS: dict[str, tuple[float, ...]] = {
   "gaussian_noise": (0.69528, 0.82542, 0.93554, 0.98138, 0.99452),
@@ -62,31 +59,9 @@ def mean_corruption_error(errors: Errors) -> float:
   return float(np.mean([corruption_error(name, _of(errors, name)) for name in ALEXNET_ERRORS]))
 
 
-def relative_mean_corruption_error(errors: Errors, clean_error: float) -> float:
-  """Returns the relative mCE: how much more a classifier loses than AlexNet does, from its own clean error on.
-
-  >>> relative_mean_corruption_error(ALEXNET_ERRORS, ALEXNET_CLEAN_ERROR)
-  1.0
-  """
-  ratios = []
-  for name in ALEXNET_ERRORS:
-    ours = np.sum(np.asarray(_five(name, _of(errors, name))) - clean_error)
-    ratios.append(ours / np.sum(np.asarray(_alexnet(name)) - ALEXNET_CLEAN_ERROR))
-  return float(np.mean(ratios))
-
-
 def corruption_robustness(errors: Errors) -> float:
   """Returns 1 - mCE, as RobustART reports it (higher is better)."""
   return 1.0 - mean_corruption_error(errors)
-
-
-def mean_corruption_accuracy(errors: Errors) -> float:
-  """Returns the accuracy averaged over severities, then over the corruptions given: what CIFAR-C is reported with.
-
-  >>> mean_corruption_accuracy({"fog": (0.1, 0.3), "snow": (0.4, 0.4)})
-  0.7
-  """
-  return float(1 - np.mean([np.mean(_checked(name, errors[name])) for name in errors]))
 
 
 def _alexnet(name: str) -> tuple[float, ...]:
@@ -105,10 +80,6 @@ def _of(errors: Errors, name: str) -> Sequence[float]:
 def _five(name: str, errors: Sequence[float]) -> np.ndarray:
   if len(errors) != 5:
     raise InputError(f"{name} has errors for {len(errors)} severities; corruption errors need all 5")
-  return _checked(name, errors)
-
-
-def _checked(name: str, errors: Sequence[float]) -> np.ndarray:
   values = np.asarray(errors, np.float64)
   if not ((values >= 0) & (values <= 1)).all():
     raise InputError(f"errors of {name} must be fractions in [0, 1], got {values.min():g} … {values.max():g}")

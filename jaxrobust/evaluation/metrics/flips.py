@@ -14,8 +14,12 @@ from jaxrobust.core.errors import InputError
 
 
 def is_noise(name: str) -> bool:
-  """Tells whether the frames of a perturbation are independent draws, to be compared with the first."""
-  return name.endswith("_noise")
+  """Tells whether the frames of a perturbation are independent draws, to be compared with the first.
+
+  >>> is_noise("shot_noise"), is_noise("gaussian_noise_2"), is_noise("tilt")
+  (True, True, False)
+  """
+  return "_noise" in name
 
 
 def flips_per_sequence(name: str, predictions: np.ndarray) -> np.ndarray:

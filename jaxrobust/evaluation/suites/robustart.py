@@ -23,7 +23,7 @@ from jaxrobust.evaluation.metrics.proportions import proportion
 from jaxrobust.evaluation.metrics.stability import negative_standard_deviation
 from jaxrobust.evaluation.suites.entry import SuiteEntry, attack_entry, clean_entry
 from jaxrobust.evaluation.suites.report import Report
-from jaxrobust.evaluation.suites.shifted_datasets import ENCODED, HARD, OUTLIERS, corrupted
+from jaxrobust.evaluation.suites.shifted_datasets import ENCODED, HARD, OUTLIERS, corrupted, sequence_of, sequences
 from jaxrobust.evaluation.suites.suite import SUITES, Part, Setting, Suite, Summary, attack_set
 from jaxrobust.evaluation.suites.summary import corruption_metrics
 from jaxrobust.noises.sequences import BENCHMARK as SEQUENCES
@@ -79,10 +79,7 @@ def robustart(setting: Setting) -> Suite:
     Part(setting.data, "none", clean, "id"),
     *(Part(setting.data, "none", tuple(_attacks(size, setting.small)), f"adversarial-{size}") for size in BUDGETS),
     *corrupted(setting, clean),
-    *(
-      Part(setting.data, f"sequence-{name}", clean, "sequence")
-      for name in (SMALL_SEQUENCES if setting.small else SEQUENCES)
-    ),
+    *sequences(setting, SMALL_SEQUENCES if setting.small else SEQUENCES, clean),
   ]
   if base in HARD:
     parts.append(Part(HARD[base], "none", clean, "hard"))
@@ -109,9 +106,7 @@ def _metrics(report: Report) -> Summary:
     tables["corruptions"] = corruption_metrics(noisy, clean)
     metrics["corruption accuracy"] = tables["corruptions"]["mean accuracy"]
     metrics["1 - mCE"] = tables["corruptions"].get("1 - mCE")
-  flips = {
-    cell.part.condition.split("-")[1]: cell.result.summary["flip_probability"] for cell in report.group("sequence")
-  }
+  flips = {sequence_of(cell.part): cell.result.summary["flip_probability"] for cell in report.group("sequence")}
   if flips:
     tables["flip probability"] = flips
     metrics["NmFP"] = negative_mean_flip_probability(flips)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from jaxrobust.core.condition import parse_corruption
 from jaxrobust.evaluation.metrics.corruptions import ALEXNET_ERRORS
 from jaxrobust.evaluation.suites.entry import SuiteEntry
 from jaxrobust.evaluation.suites.suite import Part, Setting
@@ -37,6 +38,7 @@ ARES_BENCH = {
 HARD = {"imagenet": "imagenet-a", "digits32": "digits32-a"}
 OUTLIERS = {"imagenet": "imagenet-o", "digits32": "digits32-o"}
 ENCODED = {"imagenet": "imagenet", "digits32": "digits32-s"}
+STORED_SEQUENCES = {"cifar10": "cifar10-p", "imagenet": "imagenet-p"}
 STORED = {"cifar10": "cifar10-c", "cifar100": "cifar100-c", "imagenet": "imagenet-c"}
 
 # ImageNet-C's fifteen, and one of each kind (noise, blur, weather, digital) for the small form.
@@ -53,6 +55,26 @@ def corruptions(setting: Setting) -> tuple[str, ...]:
 def severities(setting: Setting) -> Sequence[int]:
   """Returns the severities of a setting."""
   return FEW_SEVERITIES if setting.small else range(1, SEVERITIES + 1)
+
+
+def sequences(setting: Setting, names: Sequence[str], entries: Sequence[SuiteEntry]) -> list[Part]:
+  """Puts the entries on perturbation sequences: official files where there are some, or made on the fly."""
+  stored = None if setting.generated else STORED_SEQUENCES.get(setting.base)
+  return [
+    Part(f"{stored}:{name}", "none", tuple(entries), "sequence")
+    if stored
+    else Part(setting.data, f"sequence-{name}", tuple(entries), "sequence")
+    for name in names
+  ]
+
+
+def sequence_of(part: Part) -> str:
+  """Returns the perturbation of a part of that group.
+
+  >>> sequence_of(Part("imagenet-p:tilt", "none", ())), sequence_of(Part("x", "sequence-tilt-t32", ()))
+  ('tilt', 'tilt')
+  """
+  return part.data.rpartition(":")[2] if part.condition == "none" else part.condition.split("-")[1]
 
 
 def corrupted(setting: Setting, entries: Sequence[SuiteEntry]) -> list[Part]:
@@ -74,8 +96,9 @@ def corruption_of(part: Part) -> tuple[str, int]:
   (('fog', 3), ('fog', 3))
   """
   text = part.data.rpartition(":")[2] if part.condition == "none" else part.condition
-  name, level = text.split("-")[:2]
-  return name, int(level)
+  found = parse_corruption(text)
+  assert found is not None, text
+  return found
 
 
 def naturals(setting: Setting, names: Mapping[str, Sequence[str]], entries: Sequence[SuiteEntry]) -> list[Part]:

@@ -76,7 +76,7 @@ def fuse(variables: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _affine(kernel: Any, norm: Mapping[str, Any], statistics: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-  """Kernel and bias of a convolution followed by a batch normalization."""
+  """Returns kernel and bias of a convolution followed by a batch normalization."""
   scale = np.asarray(norm["scale"], np.float64) / np.sqrt(np.asarray(statistics["var"], np.float64) + _EPSILON)
   return np.asarray(kernel, np.float64) * scale, np.asarray(norm["bias"]) - np.asarray(statistics["mean"]) * scale
 

@@ -47,7 +47,7 @@ def attend(query: Array, key: Array, value: Array, scale: float, bias: Array | N
 
 
 def depth_rates(rate: float, depths: Sequence[int]) -> list[list[float]]:
-  """Stochastic-depth rates that grow linearly with depth, per stage.
+  """Returns stochastic-depth rates that grow linearly with depth, per stage.
 
   >>> depth_rates(0.2, (1, 2))
   [[0.0], [0.1, 0.2]]

@@ -153,7 +153,7 @@ def _adaptive_matrix(length: int, out: int) -> np.ndarray:
 
 
 def _pads(x: Array, size: Pair, stride: Pair, padding: Pair, ceil_mode: bool) -> tuple[tuple[int, int], ...]:
-  """Padding on both sides of each axis; ceil_mode adds cells at the far side if they start inside the image."""
+  """Returns padding on both sides of each axis; ceil_mode adds cells at the far side if they start inside the image."""
   pads = []
   for length, window, step, side in zip(x.shape[1:3], pair(size), pair(stride), pair(padding), strict=True):
     extra = 0

@@ -24,7 +24,7 @@ Masked pre-training hides patches with it.
 
 
 def patchify(images: Array, size: int) -> Array:
-  """Non-overlapping patches, flattened as (row, column, channel); what does not fill a patch is cut off.
+  """Returns non-overlapping patches, flattened as (row, column, channel); what does not fill a patch is cut off.
 
   >>> patchify(jnp.ones((2, 9, 8, 3)), 4).shape
   (2, 2, 2, 48)
@@ -61,7 +61,7 @@ def unpatchify(patches: Array, size: int) -> Array:
 
 
 def unfold(images: Array, size: int, stride: int, padding: int) -> Array:
-  """Overlapping patches, flattened as (channel, row, column): the order of PyTorch's `Unfold`.
+  """Returns overlapping patches, flattened as (channel, row, column): the order of PyTorch's `Unfold`.
 
   >>> unfold(jnp.ones((2, 8, 8, 3)), 3, 2, 1).shape
   (2, 4, 4, 27)

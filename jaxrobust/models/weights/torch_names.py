@@ -100,7 +100,7 @@ def match_names(wanted: Iterable[str], state: Mapping[str, np.ndarray]) -> Match
 
 
 def _with_prefix(names: frozenset[str], spelled: Mapping[str, str]) -> dict[str, str]:
-  """Our names to theirs, for the prefix that most names carry."""
+  """Returns our names to theirs, for the prefix that most names carry."""
   prefixes: Counter[str] = Counter()
   for name in spelled:
     parts = name.split(".")

@@ -19,7 +19,7 @@ from jaxrobust.results.store import find_result, save_result
 
 
 class Format(NamedTuple):
-  """How a format is read and written."""
+  """Reads and writes a format."""
 
   read: Callable[[Path], Iterator[Record]]
   write: Callable[[Sequence[Result]], Iterator[tuple[str, str]]]

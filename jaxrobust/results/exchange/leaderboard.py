@@ -2,7 +2,7 @@
 
   Rank,Method,ID clean acc.,ID robust acc.,OOD robust acc.,OOD-D clean acc.,OOD-D robust acc.,OOD-T robust acc.,…,Arch.
 
-Per cent as text. ID robustness is MM5's in the threat model of training; OOD-D and OOD-T are means over shifts (arXiv:
+Percent as text. ID robustness is MM5's in the threat model of training; OOD-D and OOD-T are means over shifts (arXiv:
 2310.12793, section 3), stored under the conditions `ood-d-mean` and `ood-t-mean`; the OOD column is their mean and is
 not stored. The file names no network, only papers, so models are called by title and architecture.
 """
@@ -83,7 +83,7 @@ def _read_file(file: Path) -> Iterator[Record]:
 
 
 def write(results: Sequence[Result]) -> Iterator[tuple[str, str]]:
-  """Path and text of one table per data set and threat, from cells of these conditions; the best OOD mean first."""
+  """Yields path and text of one table per data set and threat, from these conditions' cells; best OOD mean first."""
   tables: dict[tuple[str, str], dict[str, dict[str, float]]] = {}
   abouts: dict[str, tuple[str, str]] = {}
   for result in results:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from jaxrobust.core.condition import parse_corruption
 from jaxrobust.core.errors import CorruptFileError
 from jaxrobust.results.cell import Result
 from jaxrobust.results.exchange.common import (
@@ -27,7 +28,7 @@ from jaxrobust.results.exchange.common import (
   read_objects,
 )
 from jaxrobust.results.ids import attack_norm, threat_name, without_threat
-from jaxrobust.results.rows import budget_value, parse_corruption
+from jaxrobust.results.rows import budget_value
 
 SOURCE = "OODRobustBench model_info"
 # Their names of shifted data sets, and ours where they differ.
@@ -91,7 +92,7 @@ def _measured(file: Path, base: Record, values: Mapping[str, Any]) -> Iterator[R
 
 
 def parse_key(key: str) -> tuple[str, str]:
-  """Our attack id and budget of a key.
+  """Returns our attack id and budget of a key.
 
   >>> parse_key("Linf-mm5-0.031373"), parse_key("lpa-0.5"), parse_key("L2-aa-1.")
   (('linf-mm5', '8/255'), ('lpa', '0.5'), ('l2-autoattack', '1.0'))
@@ -107,7 +108,7 @@ def parse_key(key: str) -> tuple[str, str]:
 
 
 def make_key(attack: str, eps: str, threat: str | None = None) -> str | None:
-  """The key of an attack; None for one that has no key there. Only norms are named: other threats have an attack each.
+  """Returns the key of an attack; None for one that has none. Only norms are named: other threats have an attack each.
 
   >>> make_key("linf-mm5", "8/255"), make_key("l2-autoattack", "1"), make_key("stadv-stadv-100", "0.05", "stadv")
   ('Linf-mm5-0.031373', 'L2-aa-1.', 'stadv-100-0.05')
@@ -121,7 +122,7 @@ def make_key(attack: str, eps: str, threat: str | None = None) -> str | None:
 
 
 def write(results: Sequence[Result]) -> Iterator[tuple[str, str]]:
-  """Path and text of one file per model and data set it was trained on."""
+  """Yields path and text of one file per model and data set it was trained on."""
   ours = {our: their for their, our in SHIFTS.items()}
   documents: dict[tuple[str, str], dict[str, Any]] = {}
   sets = {result.cell.data for result in results}
@@ -153,7 +154,7 @@ def write(results: Sequence[Result]) -> Iterator[tuple[str, str]]:
 
 
 def base_of(data: str, sets: set[str]) -> str:
-  """The data set that another one is a shift of; itself if it is none.
+  """Returns the data set that another one is a shift of; itself if it is none.
 
   >>> base_of("cifar10.1-v6", {"cifar10", "cifar10.1-v6"}), base_of("cinic10", set()), base_of("digits32", set())
   ('cifar10', 'cifar10', 'digits32')

@@ -1,6 +1,6 @@
 """RobustBench's `model_info/DATASET/THREAT/MODEL.json` (arXiv:2010.09670; layout of the repository in March 2025).
 
-Accuracies are text in per cent. `autoattack_acc` is AutoAttack (standard) on 10,000 images (5,000 of ImageNet);
+Accuracies are text in percent. `autoattack_acc` is AutoAttack (standard) on 10,000 images (5,000 of ImageNet);
 `external` is the accuracy under a stronger attack that somebody found; `corruptions_acc` the mean over CIFAR-C or
 ImageNet-C. One name can stand for different weights in different threat models, so imported models are called
 `MODEL.THREAT`.
@@ -56,7 +56,7 @@ def read(path: Path) -> Iterator[Record]:
 
 
 def write(results: Sequence[Result]) -> Iterator[tuple[str, str]]:
-  """Path and text of one file per model, data set and norm that AutoAttack was run in; and per corrupted data set."""
+  """Yields path and text of one file per model, data set and norm of AutoAttack; and per corrupted data set."""
   cells = {(r.cell.model, r.cell.data, r.cell.condition, r.cell.attack): r for r in results}
   for (model, data, condition, attack), result in cells.items():
     norm, _, name = attack.partition("-")

@@ -66,7 +66,7 @@ class Contrast(nn.Module):
     return unit(x)
 
   def _carry(self) -> None:
-    """What is kept beside the weights, in the collection that steps hand on."""
+    """Keeps it beside the weights, in the collection that steps hand on."""
     if self.momentum:
       self.variable("batch_stats", "momentum", lambda: jax.tree.map(jnp.copy, self.variables["params"]))
     if self.queue:
@@ -79,7 +79,7 @@ def _plain_norm(train: bool, name: str) -> nn.BatchNorm:
 
 
 def unit(x: Array) -> Array:
-  """Rows of length one, in float32."""
+  """Returns rows of length one, in float32."""
   x = x.astype(jnp.float32)
   return x / jnp.maximum(jnp.linalg.norm(x, axis=-1, keepdims=True), 1e-12)
 

@@ -13,13 +13,13 @@ import dataclasses
 import jax.numpy as jnp
 
 from jaxrobust.core.types import Array
-from jaxrobust.training.technique import TECHNIQUES, Batch, Context, Losses, Margin, Network, plain
+from jaxrobust.training.technique import TECHNIQUES, Batch, Context, Losses, Margin, Network, no_margin
 from jaxrobust.training.techniques.adversarial import InnerMaximization, paired
 from jaxrobust.training.techniques.objectives import soft_cross_entropy
 from jaxrobust.training.techniques.trades import check_weight
 
 
-def alp_loss(clean: Array, adversarial: Array, targets: Array, weight: float, margin: Margin = plain) -> Array:
+def alp_loss(clean: Array, adversarial: Array, targets: Array, weight: float, margin: Margin = no_margin) -> Array:
   """Returns the objective per example, from the logits of both images."""
   both = [soft_cross_entropy(margin(logits, targets), targets) for logits in (clean, adversarial)]
   return 0.5 * (both[0] + both[1]) + weight * jnp.mean(jnp.square(clean - adversarial), axis=-1)

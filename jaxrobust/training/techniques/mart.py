@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrobust.core.types import Array
-from jaxrobust.training.technique import TECHNIQUES, Batch, Context, Losses, Margin, Network, plain
+from jaxrobust.training.technique import TECHNIQUES, Batch, Context, Losses, Margin, Network, no_margin
 from jaxrobust.training.techniques.adversarial import InnerMaximization, paired
 from jaxrobust.training.techniques.objectives import kl_divergence, soft_cross_entropy
 from jaxrobust.training.techniques.trades import check_weight
@@ -25,7 +25,7 @@ from jaxrobust.training.techniques.trades import check_weight
 _ABOVE_ONE = 1.0001
 
 
-def mart_loss(clean: Array, adversarial: Array, targets: Array, beta: float, margin: Margin = plain) -> Array:
+def mart_loss(clean: Array, adversarial: Array, targets: Array, beta: float, margin: Margin = no_margin) -> Array:
   """Returns the objective per example, from the logits of both images."""
   true = jax.nn.one_hot(jnp.argmax(targets, -1), targets.shape[-1], dtype=bool)
   other = jnp.max(jnp.where(true, 0.0, jax.nn.softmax(adversarial)), axis=-1)

@@ -56,7 +56,7 @@ class MultiTraining(InnerMaximization):
 
   @property
   def attacks(self) -> list[tuple[PGD, float]]:
-    """An attack and its budget for each norm."""
+    """Returns an attack and its budget for each norm."""
     make = lambda norm: PGD(norm, self.num_steps, self.step_size, self.random_start)
     return [(make(norm), Budget.parse(eps).value) for norm, eps in self.budgets]
 

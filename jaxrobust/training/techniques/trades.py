@@ -1,4 +1,4 @@
-"""TRADES and its relatives: a clean loss, and a bound on how far an image's answer moves within the ball.
+"""TRADES and its variants: a clean loss, and a bound on how far an image's answer moves within the ball.
 
   trades        CE(f(x), y) + beta max KL(f(x) || f(x')); Zhang et al. 2019 (arXiv:1901.08573): beta 6
   pgd-score     max |p(x') - y|^2, p the softmax; Pang et al. 2022 (arXiv:2202.10103)
@@ -18,7 +18,7 @@ import jax
 
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.types import Array
-from jaxrobust.training.technique import TECHNIQUES, Batch, Context, Losses, Margin, Network, plain
+from jaxrobust.training.technique import TECHNIQUES, Batch, Context, Losses, Margin, Network, no_margin
 from jaxrobust.training.techniques.adversarial import InnerMaximization, paired
 from jaxrobust.training.techniques.objectives import kl_divergence, soft_cross_entropy, squared_error
 
@@ -29,12 +29,14 @@ def check_weight(name: str, value: float) -> None:
     raise InputError(f"{name} must not be negative, got {value}")
 
 
-def trades_loss(clean: Array, adversarial: Array, targets: Array, beta: float, margin: Margin = plain) -> Array:
+def trades_loss(clean: Array, adversarial: Array, targets: Array, beta: float, margin: Margin = no_margin) -> Array:
   """Returns the objective per example, from the logits of both images."""
   return soft_cross_entropy(margin(clean, targets), targets) + beta * kl_divergence(clean, adversarial)
 
 
-def trades_score_loss(clean: Array, adversarial: Array, targets: Array, beta: float, margin: Margin = plain) -> Array:
+def trades_score_loss(
+  clean: Array, adversarial: Array, targets: Array, beta: float, margin: Margin = no_margin
+) -> Array:
   """Returns the objective per example, from the logits of both images."""
   moved = squared_error(jax.nn.softmax(clean), adversarial)
   return squared_error(targets, margin(clean, targets)) + beta * moved
