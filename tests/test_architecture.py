@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,16 @@ def test_results_know_no_jax() -> None:
 def test_configs_import_only_ml_collections() -> None:
   for path in (PACKAGE.parent / "configs").rglob("*.py"):
     assert {name.split(".")[0] for name in imports(path)} <= {"ml_collections", "__future__"}, path
+
+
+def test_the_map_names_files_that_are_there() -> None:
+  text = (PACKAGE.parent / "ARCHITECTURE.md").read_text()
+  named = set(re.findall(r"`([a-z_0-9]+(?:/[a-z_0-9]+)+/?(?:\.py)?)`", text))
+  assert len(named) > 60
+  roots = (PACKAGE, PACKAGE.parent)
+  assert not {name for name in named if not any((root / name).exists() for root in roots)}
+  rooms = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+  assert not {name for name in rooms if f"\n  {name}/" not in text}, "rooms that the map does not have"
 
 
 @pytest.mark.parametrize("path", FILES, ids=str)

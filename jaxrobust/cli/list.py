@@ -1,13 +1,20 @@
-"""`jaxrobust list attacks|corruptions|models|datasets|suites|zoo [PATTERN]`."""
+"""`jaxrobust list attacks|corruptions|datasets|models|suites|techniques|zoo [PATTERN]`."""
 
 from __future__ import annotations
 
 import fnmatch
+import importlib
 
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.registry import unknown_name
 
-KINDS = ["attacks", "corruptions", "datasets", "models", "suites", "zoo"]
+KINDS = ["attacks", "corruptions", "datasets", "models", "suites", "techniques", "zoo"]
+# Registries whose entries are described by the first line of their docstrings.
+_DOCUMENTED = {
+  "attacks": ("jaxrobust.attacks.registry", "ATTACKS"),
+  "suites": ("jaxrobust.evaluation.suites", "SUITES"),
+  "techniques": ("jaxrobust.training.technique", "TECHNIQUES"),
+}
 # Of the column of names.
 NARROWEST = 22
 
@@ -53,13 +60,9 @@ def _entries(kind: str, pattern: str) -> list[tuple[str, str]]:
     from jaxrobust.noises.registry import NOISES
 
     return [(name, _first_line(NOISES[name].apply)) for name in NOISES.matching(pattern)]
-  if kind == "attacks":
-    from jaxrobust.attacks.registry import ATTACKS as REGISTRY
-
-    return [(name, _first_line(REGISTRY[name])) for name in REGISTRY.matching(pattern)]
-  from jaxrobust.evaluation.suites import SUITES
-
-  return [(name, _first_line(SUITES[name])) for name in SUITES.matching(pattern)]
+  module, name = _DOCUMENTED[kind]
+  registry = vars(importlib.import_module(module))[name]
+  return [(name, _first_line(registry[name])) for name in registry.matching(pattern)]
 
 
 def _first_line(entry: object) -> str:

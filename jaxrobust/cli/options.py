@@ -138,7 +138,7 @@ OWN = {
     "schedule": "of the learning rate: cosine, step, step-30, cyclic or constant",
     "warmup_epochs": "in which the learning rate grows from 0",
     "clip": "the largest global gradient norm; 0 for no bound",
-    "techniques": "names, as ('flip', 'pgd-at'); see the README",
+    "techniques": "names, as ('flip', 'pgd-at'); see `jaxrobust list techniques`",
     "options": "of techniques; those of a config can be changed, as --options.trades.beta=4.0",
     "attack_warmup_epochs": "in which the budget of the training attack grows from 0",
     "precision": "of forward and backward passes: float32 or bfloat16",

@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.errors import InputError
 from jaxrobust.data.source import DataSource, SequenceSource
 from jaxrobust.engine.api import fit_schedule
@@ -32,11 +31,10 @@ SEQUENCE = JobKind(SequenceRun, SequenceRun.passes, attacks=False)
 
 
 def make_job(
-  context: ModelContext | Classifier, model: str, data: DataSource, entry: SuiteEntry, root: str | Path,
+  context: ModelContext, model: str, data: DataSource, entry: SuiteEntry, root: str | Path,
   options: RunOptions, part: Part | None = None,
 ) -> Job:  # fmt: skip
   """Returns the job of an entry, with the configuration that decides its verdicts."""
-  context = ModelContext(context) if isinstance(context, Classifier) else context
   kind = SEQUENCE if isinstance(data, SequenceSource) else ATTACK
   classifier = context.classifier
   if not kind.attacks and entry.attack != "none":

@@ -1,4 +1,4 @@
-"""Corruptions by name. A new one is a function of (image, key, rows, severity), and one line here.
+"""Corruptions by name. A new one is a function of (image, key, rows, severity) with its rows, and one line here.
 
 noise = make_noise("fog", severity=3, table=32)
 foggy = noise(image, key)                       # one image (H, W, 3) in [0, 1]
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import jax
@@ -35,11 +35,13 @@ class Corruption:
     apply: (image, key, rows of all severities, severity from 0) -> image, not clipped.
     static: whether shapes depend on the severity, so that each has a program of its own.
     random: whether the key matters.
+    rows: by table, 224 and 32, the rows of the five severities; None for those of `tables`, the official ones.
   """
 
   apply: Callable[..., Array]
   static: bool = False
   random: bool = True
+  rows: Mapping[int, tables.Rows] | None = None
 
 
 NOISES: Registry[Corruption] = Registry("corruption")
@@ -107,7 +109,7 @@ class Noise:
 
   def _corrupt(self, image: Array, key: Array, severity: Array | int) -> Array:
     extra = {"folder": self.frost_folder} if self.name == "frost" else {}
-    image = NOISES[self.name].apply(image, key, tables.rows(self.name, self.table), severity, **extra)
+    image = NOISES[self.name].apply(image, key, rows_of(self.name, self.table), severity, **extra)
     # The authors cut off decimals where they make files; the small number undoes rounding in float32.
     image = jnp.floor(jnp.clip(image, 0, 1) * 255 + 1e-3) / 255
     return image if self.jpeg_quality is None else jpeg.through_jpeg(image, self.jpeg_quality)
@@ -124,13 +126,20 @@ def make_noise(
   Traceback (most recent call last):
   jaxrobust.core.errors.UnknownNameError: unknown corruption 'fogg'; did you mean 'fog'?
   """
-  _ = NOISES[name]  # Unknown names raise UnknownNameError with the nearest ones.
-  tables.rows(name, table)
+  rows_of(name, table)  # Unknown names raise UnknownNameError with the nearest ones.
   if severity not in range(1, SEVERITIES + 1):
     raise InputError(f"severity must be an integer from 1 to {SEVERITIES}, got {severity!r}")
   if jpeg_quality is not None and not 1 <= jpeg_quality <= 100:
     raise InputError(f"a JPEG quality is a number from 1 to 100, got {jpeg_quality!r}")
   return Noise(name, severity, table, jpeg_quality, frost_folder if name == "frost" else None)
+
+
+def rows_of(name: str, table: int) -> tables.Rows:
+  """Returns the five rows of a corruption: its own, or those of the official tables."""
+  found = NOISES[name].rows
+  if found is None or table not in found:
+    return tables.rows(name, table)
+  return found[table]
 
 
 def check_size(shape: tuple[int, ...]) -> None:

@@ -137,6 +137,6 @@ def rows(name: str, table: int) -> Rows:
   >>> rows("fog", 32)[0], len(rows("zoom_blur", 224)[0])
   ((0.2, 3), 12)
   """
-  if table not in TABLES:
-    raise InputError(f"there is no severity table {table}; known: {', '.join(map(str, TABLES))}")
+  if table not in TABLES or name not in TABLES[table]:
+    raise InputError(f"there is no severity table {table} of {name}; known: {', '.join(map(str, TABLES))}")
   return TABLES[table][name]

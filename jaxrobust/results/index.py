@@ -21,7 +21,7 @@ from jaxrobust.results.folder import Folder, open_folder
 from jaxrobust.results.reader import ResultFiles, find_items, parse_item, read_items
 from jaxrobust.results.rows import COLUMNS, error_row, make_row
 
-INDEX = ".index.parquet"
+INDEX_FILE = ".index.parquet"
 PORTION = 2048
 # Rows made by another version of this file are not reused.
 _VERSION = f"1.{SCHEMA}"
@@ -90,7 +90,7 @@ def _table(rows: list[dict[str, Any]]) -> Any:
 
 def _load(folder: Folder) -> Any | None:
   parquet = require("pyarrow.parquet", "report", "the results index")
-  raw = folder.read([INDEX])[0]
+  raw = folder.read([INDEX_FILE])[0]
   if not isinstance(raw, bytes):
     return None
   try:
@@ -108,4 +108,4 @@ def _save(folder: Folder, table: Any) -> None:
   parquet.write_table(table, buffer, compression="zstd")
   # A read-only folder can be queried all the same.
   with contextlib.suppress(OSError):
-    folder.write(INDEX, buffer.getvalue())
+    folder.write(INDEX_FILE, buffer.getvalue())

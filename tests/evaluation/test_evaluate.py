@@ -69,12 +69,12 @@ def test_data_may_have_some_of_the_classes_only():
 def test_random_targets_are_drawn_from_the_classes_of_the_classifier(tmp_path):
   entry, classifier = targeted(PGD), testing.fixture()
   few, all_of_them = (source(np.arange(COUNT) % 2, classes) for classes in (2, testing.CLASSES))
-  jobs = [make_job(classifier, "m", data, entry, tmp_path, OPTIONS) for data in (few, all_of_them)]
+  jobs = [make_job(ModelContext(classifier), "m", data, entry, tmp_path, OPTIONS) for data in (few, all_of_them)]
   drawn = [ShareSource(job.data, np.arange(COUNT), testing.SHAPE, 0).take(np.arange(COUNT)) for job in jobs]
   np.testing.assert_array_equal(drawn[0].targets, drawn[1].targets)
   assert drawn[0].targets.max() > 1 and (drawn[0].targets != drawn[0].labels).all()
   assert jobs[1].config["data_fingerprint"] == all_of_them.fingerprint() != jobs[0].config["data_fingerprint"]
-  plain = make_job(classifier, "m", few, PGD, tmp_path, OPTIONS)
+  plain = make_job(ModelContext(classifier), "m", few, PGD, tmp_path, OPTIONS)
   assert plain.config["data_fingerprint"] == few.fingerprint()
   # One class in the data, which has no other to be a target, is enough too.
   (result,) = evaluate(classifier, source(np.zeros(COUNT, int), 1), [entry], n=6, options=OPTIONS).results

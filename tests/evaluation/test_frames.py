@@ -8,6 +8,7 @@ import pytest
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.errors import InputError
 from jaxrobust.data.registry import load_data
+from jaxrobust.evaluation.context import ModelContext
 from jaxrobust.evaluation.evaluate import evaluate
 from jaxrobust.evaluation.job import RunOptions
 from jaxrobust.evaluation.kinds import make_job
@@ -22,7 +23,7 @@ def test_labels_are_read_with_their_frames_and_not_all_images_at_once(tmp_path, 
   data = sequence_source(load_data("digits32").subset(40), "tilt", 32, 0)
   taken, plain = [], PerturbedSource.take
   monkeypatch.setattr(PerturbedSource, "take", lambda self, ids: taken.append(len(ids)) or plain(self, ids))
-  job = make_job(digits_classifier(1), "m", data, clean_entry(), tmp_path, RunOptions())
+  job = make_job(ModelContext(digits_classifier(1)), "m", data, clean_entry(), tmp_path, RunOptions())
   run = SequenceRun(job, np.arange(40))
   assert max(taken) == 1
   rows = run.frames.take(np.arange(35 * run.frames.count, 37 * run.frames.count))

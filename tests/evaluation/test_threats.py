@@ -17,7 +17,7 @@ from jaxrobust import testing
 from jaxrobust.attacks.minimum_budget import MinimumBudget
 from jaxrobust.attacks.registry import make_attack
 from jaxrobust.core.classifier import Classifier
-from jaxrobust.core.errors import CellMismatchError
+from jaxrobust.core.errors import CellMismatchError, InputError
 from jaxrobust.core.threat import Threat
 from jaxrobust.core.types import Cost, Probe
 from jaxrobust.data.registry import load_data
@@ -46,7 +46,7 @@ OPTIONS = RunOptions(EngineOptions.for_platform(8), quiet=True)
 @functools.partial(jax.tree_util.register_dataclass, data_fields=(), meta_fields=("name",))
 @dataclass(frozen=True)
 class Brightness(Threat):
-  """How much brighter or darker an image is as a whole."""
+  """Measures how much brighter or darker an image is as a whole."""
 
   name: str = "brightness"
   unit: ClassVar[str] = "gray levels"
@@ -110,7 +110,9 @@ def test_jobs_of_all_kinds_say_their_threat(data, tmp_path):
   assert said(clean_entry()) is None and said(attack_entry("pgd", "0.5", norm="l2")) == {"name": "l2"}
   digits = sequence_source(load_data("digits32").subset(2), "tilt", 32, 0)
   many = replace(shared, classifier=Classifier.from_function(lambda x: jnp.tile(x.mean((1, 2)), 4)[:, :10], 10))
-  assert make_job(many, "m", digits, attack_entry("fgsm", "0.1"), tmp_path, OPTIONS).config["threat"] is None
+  assert make_job(many, "m", digits, clean_entry(), tmp_path, OPTIONS).config["threat"] is None
+  with pytest.raises(InputError, match="sequences, which are not attacked"):
+    make_job(many, "m", digits, attack_entry("fgsm", "0.1"), tmp_path, OPTIONS)
   models = {"a": shared, "b": shared}
   jobs = transfer_jobs("a", models, models, data, TransferSpec(attack_entry("fgsm", "0.1")), tmp_path, OPTIONS)
   assert [job.config["threat"] for job in jobs] == [{"name": "linf"}] * 2
@@ -127,7 +129,7 @@ def test_cells_of_schema_1_are_found_and_reused(data, tmp_path, monkeypatch):
   again = run()
   assert len(old) == 3 and old == {path: path.read_bytes() for path in cell_files(tmp_path)}
   for entry, before, after in zip(entries, first.results, again.results, strict=True):
-    asked = make_job(testing.fixture(), "m", data, entry, tmp_path, OPTIONS)
+    asked = make_job(ModelContext(testing.fixture()), "m", data, entry, tmp_path, OPTIONS)
     assert after.config == plain.plain(asked.config, "config", null_for_nan=False) == before.config
     assert find_result(tmp_path, asked.cell, asked.config) is not None
     other = {**asked.config, "threat": {"name": "brightness"}}

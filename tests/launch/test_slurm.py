@@ -104,7 +104,7 @@ def shown(environment, job) -> dict[str, str]:
 
 
 def final(environment, job, log, seconds=400) -> dict[str, str]:
-  """What Slurm says of a job once it is over."""
+  """Returns what Slurm says of a job once it is over."""
   over = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL")
   wait_for(lambda: shown(environment, job).get("JobState") in over, seconds, f"job {job}, see {log}")
   return shown(environment, job)

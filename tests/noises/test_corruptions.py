@@ -11,7 +11,7 @@ from jaxrobust.core.compilation import count_compilations
 from jaxrobust.core.errors import InputError, UnknownNameError
 from jaxrobust.noises import frost, tables
 from jaxrobust.noises.motion import blur_along
-from jaxrobust.noises.registry import NOISES, make_noise, noise_key_data
+from jaxrobust.noises.registry import NOISES, Corruption, make_noise, noise_key_data, rows_of
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 sys.path.insert(0, str(GOLDEN))
@@ -43,9 +43,18 @@ def run(name, severity, images, table=224, seed=0):
 
 
 def test_every_corruption_has_two_tables_of_five():
-  assert set(tables.BENCHMARK) | set(tables.EXTRA) == set(NOISES) and len(NOISES) == 19
-  for table in tables.TABLES.values():
-    assert set(table) == set(NOISES) and all(len(rows) == 5 for rows in table.values())
+  official = {name for name, entry in NOISES.items() if entry.rows is None}
+  assert set(tables.BENCHMARK) | set(tables.EXTRA) == official and len(official) == 19
+  assert all(set(table) == official for table in tables.TABLES.values())
+  assert all(len(rows_of(name, table)) == 5 for name in NOISES for table in tables.TABLES)
+
+
+def test_a_corruption_may_bring_rows_of_its_own(small, monkeypatch):
+  brighter = Corruption(NOISES["brightness"].apply, random=False, rows={32: ((0.5,),) * 5})
+  monkeypatch.setitem(NOISES._entries, "brighter", brighter)
+  np.testing.assert_array_equal(run("brighter", 1, small, 32), run("brightness", 5, small))
+  with pytest.raises(InputError, match="no severity table 224 of brighter"):
+    make_noise("brighter", 1)
 
 
 @pytest.mark.parametrize("name", DETERMINISTIC)
@@ -81,7 +90,7 @@ def test_random_ones_match_in_mean_variance_and_psnr(key, golden):
     assert np.abs(ratio - 1).max() < LOOSE.get(name, 0.03), (severity, ratio)
 
 
-@pytest.mark.parametrize("name", sorted(tables.TABLES[32]))
+@pytest.mark.parametrize("name", sorted(NOISES))
 def test_both_tables_at_small_and_odd_sizes(name):
   """Stays in range and in 8 bits, does not depend on the batch, and gets worse with severity."""
   image = drawing(36, 45)[None].astype(np.float32) / 255
@@ -138,7 +147,10 @@ def test_frost_from_pictures(tmp_path, small):
 def test_bad_requests_get_one_line(small):
   with pytest.raises(UnknownNameError, match="did you mean 'gaussian_noise'"):
     make_noise("gausian_noise", 1)
-  for arguments, reason in [(("fog", 6), "from 1 to 5"), (("fog", 1, 64), "no severity table 64; known: 224, 32")]:
+  for arguments, reason in [
+    (("fog", 6), "from 1 to 5"),
+    (("fog", 1, 64), "no severity table 64 of fog"),
+  ]:
     with pytest.raises(InputError, match=reason):
       make_noise(*arguments)
   with pytest.raises(InputError, match="at least 32x32"):

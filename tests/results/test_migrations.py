@@ -124,7 +124,7 @@ def test_steps_follow_one_another(monkeypatch):
 
 
 def test_a_next_schema_is_one_function(monkeypatch, tmp_path, result):
-  """What a later version would do: rename an entry of the summary."""
+  """Does what a later version would do: rename an entry of the summary."""
   path = tmp_path / "a.n5.seed0.json"
   path.write_text(to_text(result))
 

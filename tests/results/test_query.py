@@ -12,7 +12,7 @@ from jaxrobust.core.errors import InputError, StorageError
 from jaxrobust.results import frame, load_results, query, save_result, save_shard, save_timing, to_text
 from jaxrobust.results import index as index_module
 from jaxrobust.results.cell import Cell, Result
-from jaxrobust.results.index import INDEX, build_index
+from jaxrobust.results.index import INDEX_FILE, build_index
 
 for _package in ("duckdb", "pandas", "pyarrow", "fsspec"):
   pytest.importorskip(_package, reason="pip install 'jaxrobust[report]'")
@@ -123,7 +123,7 @@ def test_only_new_and_changed_files_are_read(root, monkeypatch):
 @pytest.mark.parametrize("damage", [b"", b"PAR1 nonsense PAR1", b"PAR1"])
 def test_a_damaged_index_is_made_anew(root, damage):
   before = frame(root)
-  (root / INDEX).write_bytes(damage)
+  (root / INDEX_FILE).write_bytes(damage)
   assert frame(root).equals(before)
 
 
@@ -139,7 +139,7 @@ def test_a_folder_that_cannot_be_written_is_queried_all_the_same(root, monkeypat
     raise StorageError("read-only")
 
   monkeypatch.setattr("jaxrobust.results.folder.atomic_write", refuse)
-  assert len(frame(root)) == 4 and not (root / INDEX).exists()
+  assert len(frame(root)) == 4 and not (root / INDEX_FILE).exists()
 
 
 def test_object_storage_gives_the_same_rows(root):
@@ -147,11 +147,11 @@ def test_object_storage_gives_the_same_rows(root):
 
   memory = fsspec.filesystem("memory")
   local = frame(root)
-  (root / INDEX).unlink()
+  (root / INDEX_FILE).unlink()
   memory.put(str(root), "/bucket/results", recursive=True)
   try:
     assert frame("memory://bucket/results").equals(local)
-    assert memory.exists(f"/bucket/results/{INDEX}")
+    assert memory.exists(f"/bucket/results/{INDEX_FILE}")
     assert frame("memory://bucket/results/").equals(local)
     texts = lambda root: [to_text(result) for result in load_results(root)]
     assert texts("memory://bucket/results") == texts(root)

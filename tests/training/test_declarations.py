@@ -168,3 +168,10 @@ def test_every_registered_technique_is_accepted(name):
   assert any(isinstance(value, kind) for kind in HOOKS.values())
   # No kind adds an option.
   assert not {item.name for item in fields(value)} & {"needs_state_grad", "classifiers", "arch_options", "budget"}
+
+
+@pytest.mark.parametrize("name, weight", [("trades", "beta"), ("mart", "beta"), ("alp", "weight"), ("vr", "weight")])
+def test_a_negative_weight_of_a_loss_is_refused(name, weight):
+  with pytest.raises(InputError, match=f"{weight} must not be negative, got -1"):
+    make_technique(name, **{weight: -1.0})
+  assert make_technique(name, **{weight: 0.0})

@@ -27,6 +27,9 @@ from jaxrobust.core.types import Array, Attack, Probe, Problem
 from jaxrobust.training.technique import TECHNIQUES, Batch, Context, Losses, Margin, Network, Objective
 from jaxrobust.training.techniques.objectives import soft_cross_entropy
 
+# Options that weigh a part of an objective's loss.
+_WEIGHTS = {"beta", "gamma", "weight"}
+
 RowLoss = Callable[[Any, Array], Array]
 """(a row of targets, logits) -> the loss that an attack raises."""
 
@@ -98,6 +101,9 @@ class InnerMaximization(Objective):
       raise unknown_name("mode of crafting", self.crafting, ["eval", "train"])
     if not self.step_size > 0:
       raise InputError(f"a step goes uphill: step_size must be more than 0, got {self.step_size}")
+    for name in _WEIGHTS & vars(self).keys():
+      if not vars(self)[name] >= 0:
+        raise InputError(f"{name} must not be negative, got {vars(self)[name]}: it weighs a part of the loss")
     self.attack  # noqa: B018 - raises InputError for bad settings now
 
   @property

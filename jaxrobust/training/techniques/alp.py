@@ -16,7 +16,6 @@ from jaxrobust.core.types import Array
 from jaxrobust.training.technique import TECHNIQUES, Batch, Context, Losses, Margin, Network, no_margin
 from jaxrobust.training.techniques.adversarial import InnerMaximization, paired
 from jaxrobust.training.techniques.objectives import soft_cross_entropy
-from jaxrobust.training.techniques.trades import check_weight
 
 
 def alp_loss(clean: Array, adversarial: Array, targets: Array, weight: float, margin: Margin = no_margin) -> Array:
@@ -31,10 +30,6 @@ class LogitPairing(InnerMaximization):
   """The ALP objective; the attack's settings are those of `pgd-at`."""
 
   weight: float = 0.5
-
-  def __post_init__(self) -> None:
-    super().__post_init__()
-    check_weight("the weight", self.weight)
 
   def craft(self, batch: Batch, context: Context) -> Array:
     return self.search(batch, context)

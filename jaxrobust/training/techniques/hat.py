@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jaxrobust.core.types import Array
 from jaxrobust.training.technique import TECHNIQUES, Batch, Context, Losses, Network
 from jaxrobust.training.techniques.objectives import soft_cross_entropy
-from jaxrobust.training.techniques.trades import Trades, check_weight, trades_loss
+from jaxrobust.training.techniques.trades import Trades, trades_loss
 
 
 @TECHNIQUES.register("hat")
@@ -29,10 +29,6 @@ class HelperTraining(Trades):
   gamma: float = 0.5
   h: float = 2.0
   helper: str = ""
-
-  def __post_init__(self) -> None:
-    super().__post_init__()
-    check_weight("gamma", self.gamma)
 
   @property
   def classifiers(self) -> tuple[str, ...]:

@@ -19,7 +19,6 @@ from jaxrobust.core.types import Array
 from jaxrobust.training.technique import TECHNIQUES, Batch, Context, Losses, Margin, Network, no_margin
 from jaxrobust.training.techniques.adversarial import InnerMaximization, paired
 from jaxrobust.training.techniques.objectives import kl_divergence, soft_cross_entropy
-from jaxrobust.training.techniques.trades import check_weight
 
 # Keeps the logarithm finite at a network that is sure.
 _ABOVE_ONE = 1.0001
@@ -40,10 +39,6 @@ class Mart(InnerMaximization):
   """The MART objective; the attack's settings are those of `pgd-at`."""
 
   beta: float = 6.0
-
-  def __post_init__(self) -> None:
-    super().__post_init__()
-    check_weight("beta", self.beta)
 
   def craft(self, batch: Batch, context: Context) -> Array:
     return self.search(batch, context)

@@ -16,17 +16,10 @@ import dataclasses
 
 import jax
 
-from jaxrobust.core.errors import InputError
 from jaxrobust.core.types import Array
 from jaxrobust.training.technique import TECHNIQUES, Batch, Context, Losses, Margin, Network, no_margin
 from jaxrobust.training.techniques.adversarial import InnerMaximization, paired
 from jaxrobust.training.techniques.objectives import kl_divergence, soft_cross_entropy, squared_error
-
-
-def check_weight(name: str, value: float) -> None:
-  """Raises InputError for a part of a loss that would be rewarded."""
-  if not value >= 0:
-    raise InputError(f"{name} must not be negative, got {value}")
 
 
 def trades_loss(clean: Array, adversarial: Array, targets: Array, beta: float, margin: Margin = no_margin) -> Array:
@@ -48,10 +41,6 @@ class Trades(InnerMaximization):
   """The TRADES objective; the attack's settings are those of `pgd-at`."""
 
   beta: float = 6.0
-
-  def __post_init__(self) -> None:
-    super().__post_init__()
-    check_weight("beta", self.beta)
 
   def craft(self, batch: Batch, context: Context) -> Array:
     reference = jax.lax.stop_gradient(self.attacked(context)(batch.images))
@@ -80,10 +69,6 @@ class TradesScore(InnerMaximization):
   """TRADES with squared distances of probabilities in place of cross-entropy and divergence."""
 
   beta: float = 3.0
-
-  def __post_init__(self) -> None:
-    super().__post_init__()
-    check_weight("beta", self.beta)
 
   def craft(self, batch: Batch, context: Context) -> Array:
     reference = jax.nn.softmax(jax.lax.stop_gradient(self.attacked(context)(batch.images)))

@@ -20,7 +20,6 @@ from jaxrobust.training.coupled import features_of
 from jaxrobust.training.technique import TECHNIQUES, Batch, Context, Losses, Network
 from jaxrobust.training.techniques.adversarial import InnerMaximization
 from jaxrobust.training.techniques.objectives import soft_cross_entropy
-from jaxrobust.training.techniques.trades import check_weight
 
 # Keeps the gradient of the distance finite where two answers are equal.
 _SMALLEST = 1e-12
@@ -41,7 +40,6 @@ class VariationRegularization(InnerMaximization):
 
   def __post_init__(self) -> None:
     super().__post_init__()
-    check_weight("the weight", self.weight)
     if self.on not in ("features", "logits"):
       raise unknown_name("output to regularize", self.on, ["features", "logits"])
 

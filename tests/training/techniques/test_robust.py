@@ -27,7 +27,7 @@ MOVED = np.array([[2.0, 0.0, 0.1], [0.1, 0.4, 0.3]])
 
 
 def crafted(objective, batch, frozen):
-  """What an objective crafts, as one program."""
+  """Returns what an objective crafts, as one program."""
   return jax.jit(lambda rows: objective.craft(rows, frozen))(batch)
 
 
