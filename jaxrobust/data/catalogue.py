@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 from jaxrobust.core.errors import InputError
-from jaxrobust.data import cifar, imagenet, small, stored_sequences
-from jaxrobust.data.source import Dataset, DataSource
+from jaxrobust.data import cifar, imagenet, small
+from jaxrobust.data.source import Dataset
 
 _MIT, _RESEARCH = "MIT", "research only; see the source"
 _TORONTO = "https://www.cs.toronto.edu/~kriz/cifar.html"
-_HENDRYCKS = "https://github.com/hendrycks/robustness (Zenodo 2535967, 3555552, 2235448, 3565846)"
+_HENDRYCKS_C = "https://github.com/hendrycks/robustness (Zenodo 2535967, 3555552, 2235448)"
 _CROP = "resize256-crop224"
 
 
 def data_root(data_dir: str | Path | None = None) -> Path:
-  """Returns the folder of all data sets: `data_dir`, or $JAXROBUST_DATASETS."""
+  """The folder of all data sets: `data_dir`, or $JAXROBUST_DATASETS."""
   named = data_dir or os.environ.get("JAXROBUST_DATASETS")
   if not named:
     raise InputError("this data set is not embedded: set JAXROBUST_DATASETS (or data_dir) to the folder that holds it")
@@ -60,25 +59,17 @@ def _by_wnid(name: str, text: str, size: int, source: str, license: str, get: st
   )
 
 
-def _cifar101(version: int, size: int, text: str = "") -> Dataset:
-  name, files = f"cifar10.1-v{version}", [f"cifar10.1_v{version}_{part}.npy" for part in ("data", "labels")]
-  load = functools.partial(cifar.load_arrays, name=name, images=files[0], labels=files[1])
-  text, get = f"CIFAR-10.1, version {version}{text}", f"put {files[0]} and {files[1]} there"
-  return Dataset(load, text, size, 10, _CIFAR_101, _MIT, name, get, class_map="CIFAR-10's")
+def _arrays(name: str, text: str, size: int, source: str, images: str, labels: str) -> Dataset:
+  load = functools.partial(cifar.load_arrays, name=name, images=images, labels=labels)
+  return Dataset(load, text, size, 10, source, _MIT, name, f"put {images} and {labels} there", class_map="CIFAR-10's")
 
 
-def _stored(name: str, load: Callable[..., DataSource], text: str, size: int, classes: int, get: str) -> Dataset:
-  """Returns the row of the official files of a -C or -P set, whose variants are its corruptions or perturbations."""
-  crop, class_map = "crop224" if name == "imagenet-c" else "none", "folders are WordNet ids" if classes == 1000 else ""
-  return Dataset(load, text, size, classes, _HENDRYCKS, "CC BY 4.0", name, get, {}, crop, class_map, variants=True)
-
-
-def _cifar_c(classes: int) -> Dataset:
+def _corrupted(classes: int) -> Dataset:
   name = f"cifar{classes}-c"
   load = functools.partial(cifar.load_corrupted, name=name, classes=classes)
   text = f"CIFAR-{classes}-C, the official files; {name}:fog-3 is one corruption and severity"
   get = f"unpack CIFAR-{classes}-C.tar there (one .npy per corruption, and labels.npy)"
-  return _stored(name, load, text, 10_000, classes, get)
+  return Dataset(load, text, 10_000, classes, _HENDRYCKS_C, "CC BY 4.0", name, get, variants=True)
 
 
 def _load_cifar102(folder: Path) -> cifar.ArraySource:
@@ -97,8 +88,22 @@ CATALOGUE: dict[str, Dataset] = {
   "cifar10-train": _cifar(10, True, {"cifar-10-batches-py/data_batch_1": "c99cafc152244af753f735de768cd75f"}),
   "cifar100": _cifar(100, False, {"cifar-100-python/test": "f0ef6b0ae62326f3e7ffdfab6717acfc"}),
   "cifar100-train": _cifar(100, True, {"cifar-100-python/train": "16019d7e3df5f24257cddd939b257f8d"}),
-  "cifar10.1-v4": _cifar101(4, 2021),
-  "cifar10.1-v6": _cifar101(6, 2000, " (balanced)"),
+  "cifar10.1-v4": _arrays(
+    "cifar10.1-v4",
+    "CIFAR-10.1, version 4",
+    2021,
+    _CIFAR_101,
+    "cifar10.1_v4_data.npy",
+    "cifar10.1_v4_labels.npy",
+  ),
+  "cifar10.1-v6": _arrays(
+    "cifar10.1-v6",
+    "CIFAR-10.1, version 6 (balanced)",
+    2000,
+    _CIFAR_101,
+    "cifar10.1_v6_data.npy",
+    "cifar10.1_v6_labels.npy",
+  ),
   "cifar10.2": Dataset(
     _load_cifar102,
     "CIFAR-10.2, test part",
@@ -132,8 +137,8 @@ CATALOGUE: dict[str, Dataset] = {
     "unpack it there",
     class_map="folders are CIFAR-10's names",
   ),
-  "cifar10-c": _cifar_c(10),
-  "cifar100-c": _cifar_c(100),
+  "cifar10-c": _corrupted(10),
+  "cifar100-c": _corrupted(100),
   "fashion-mnist": Dataset(
     small.load_fashion_mnist,
     "Fashion-MNIST, test part",
@@ -284,28 +289,17 @@ CATALOGUE: dict[str, Dataset] = {
     preprocessing=_CROP,
     class_map="its own mappings",
   ),
-  "imagenet-c": _stored(
-    "imagenet-c",
+  "imagenet-c": Dataset(
     imagenet.corrupted,
     "ImageNet-C, the official files; imagenet-c:fog-3 is one corruption and severity",
     50_000,
     1000,
+    _HENDRYCKS_C,
+    "CC BY 4.0",
+    "imagenet-c",
     "unpack blur.tar, digital.tar, extra.tar, noise.tar, weather.tar so that imagenet-c/fog/3/n01440764 exists",
-  ),
-  "cifar10-p": _stored(
-    "cifar10-p",
-    stored_sequences.cifar_sequences,
-    "CIFAR-10-P, the official sequences; cifar10-p:tilt is one perturbation",
-    10_000,
-    10,
-    "unpack CIFAR-10-P.tar there (one .npy per perturbation), beside cifar10, whose labels it has",
-  ),
-  "imagenet-p": _stored(
-    "imagenet-p",
-    stored_sequences.imagenet_sequences,
-    "ImageNet-P, the official videos; imagenet-p:tilt is one perturbation",
-    50_000,
-    1000,
-    "unpack blur.tar, digital.tar, noise.tar, weather.tar so that imagenet-p/tilt/n01440764 exists",
+    preprocessing="crop224",
+    class_map="folders are WordNet ids",
+    variants=True,
   ),
 }

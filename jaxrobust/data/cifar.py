@@ -40,7 +40,7 @@ class ArrayUnpickler(pickle.Unpickler):
 
 
 def read_pickle(path: Path) -> dict[str, Any]:
-  """Returns the dictionary in a CIFAR batch file; keys are text, whichever Python wrote it."""
+  """The dictionary in a CIFAR batch file; keys are text, whichever Python wrote it."""
   _check_there(path)
   try:
     with path.open("rb") as file:
@@ -53,7 +53,7 @@ def read_pickle(path: Path) -> dict[str, Any]:
 
 
 def _from_batch(path: Path, label_key: str, side: int = 32) -> tuple[np.ndarray, np.ndarray]:
-  """Returns images and labels of a batch file."""
+  """Images and labels of a batch file."""
   batch = read_pickle(path)
   for key in ("data", label_key):
     if key not in batch:
@@ -70,7 +70,7 @@ def _check_there(path: Path) -> None:
 
 
 def _from_rows(rows: np.ndarray, side: int = 32) -> np.ndarray:
-  """Returns rows (N, 3 side side) in channel-first order as images."""
+  """(N, 3 side side) in channel-first order, as images."""
   return np.ascontiguousarray(np.asarray(rows, np.uint8).reshape(-1, 3, side, side).transpose(0, 2, 3, 1))
 
 
@@ -84,7 +84,7 @@ def _from_binary(path: Path, label_bytes: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def load_cifar(folder: Path, classes: int, train: bool = False) -> ArraySource:
-  """Reads CIFAR-10 or -100: the python version, the binary version, or `test.npz` / `train.npz`, whichever is there."""
+  """CIFAR-10 or -100: the python version, the binary version, or `test.npz` / `train.npz`, whichever is there."""
   name = f"cifar{classes}" + ("-train" if train else "")
   batches = [f"data_batch_{i}" for i in range(1, 6)] if train else ["test_batch"]
   parts = batches if classes == 10 else ["train" if train else "test"]
@@ -108,21 +108,21 @@ _BINARY = {10: "cifar-10-batches-bin", 100: "cifar-100-binary"}
 
 
 def load_arrays(folder: Path, name: str, images: str, labels: str, classes: int = 10) -> ArraySource:
-  """Returns a pair of `.npy` files, as CIFAR-10.1 has them."""
-  return ArraySource(name, load_npy(folder / images), load_npy(folder / labels).astype(np.int32), classes, NAMES)
+  """A pair of `.npy` files, as CIFAR-10.1 has them."""
+  return ArraySource(name, _npy(folder / images), _npy(folder / labels).astype(np.int32), classes, NAMES)
 
 
 def load_corrupted(folder: Path, name: str, classes: int, variant: str) -> ArraySource:
-  """Returns the official CIFAR-C files: one `.npy` per corruption, severities one after the other."""
+  """The official CIFAR-C files: one `.npy` per corruption, severities one after the other."""
   corruption, severity = split_variant(name, variant)
-  images, labels = load_npy(folder / f"{corruption}.npy"), load_npy(folder / "labels.npy")
+  images, labels = _npy(folder / f"{corruption}.npy"), _npy(folder / "labels.npy")
   n = len(images) // 5
   part = slice(n * (severity - 1), n * severity)
   return ArraySource(f"{name}:{variant}", images[part], labels[part].astype(np.int32), classes)
 
 
 def load_by_class_name(folder: Path, name: str, exclude: str = "") -> EncodedSource:
-  """Reads folders named like CIFAR-10's classes (CINIC-10, CIFAR-10-R); not files that start with `exclude`."""
+  """Folders named like CIFAR-10's classes (CINIC-10, CIFAR-10-R); files that start with `exclude` are left out."""
   store = FolderStore(folder)
   files = [f for f in store.names if "/" in f and not (exclude and f.rsplit("/", 1)[1].startswith(exclude))]
   unknown = sorted({f.split("/")[0] for f in files} - set(NAMES))
@@ -133,14 +133,13 @@ def load_by_class_name(folder: Path, name: str, exclude: str = "") -> EncodedSou
 
 
 def load_imagenet16(folder: Path, classes: int = 120) -> ArraySource:
-  """Reads ImageNet16-120 (NAS-Bench-201): the first classes of the validation batch, whose labels count from 1."""
+  """ImageNet16-120 (NAS-Bench-201): the first classes of the 16x16 validation batch, whose labels count from 1."""
   images, labels = _from_batch(folder / "val_data", "labels", 16)
   kept = labels <= classes
   return ArraySource("imagenet16-120", images[kept], labels[kept] - 1, classes)
 
 
-def load_npy(path: Path) -> np.ndarray:
-  """Reads an array as a memory map, never whole."""
+def _npy(path: Path) -> np.ndarray:
   _check_there(path)
   try:
     return np.load(path, mmap_mode="r", allow_pickle=False)

@@ -20,7 +20,7 @@ from jaxrobust.core.errors import CorruptFileError, InputError
 from jaxrobust.core.threads import in_threads
 from jaxrobust.core.validation import check_labels
 from jaxrobust.data.preprocessing import PREPROCESSINGS
-from jaxrobust.data.source import as_floats, check_count, check_ids
+from jaxrobust.data.source import as_floats, check_ids
 
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
 
@@ -123,7 +123,7 @@ class EncodedSource:
     return as_floats(levels), labels
 
   def raw(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the same in bytes. All cores decode: Pillow lets go of the interpreter's lock most of its time."""
+    """The same in bytes. All cores decode: Pillow lets go of the interpreter's lock for nearly all of its time."""
     from PIL import Image
 
     ids = check_ids(self, ids)
@@ -135,7 +135,7 @@ class EncodedSource:
     return np.stack(images), self.labels[ids]
 
   def decode(self, example: int) -> np.ndarray:
-    """Returns one picture as uint8 RGB, preprocessed."""
+    """One picture as uint8 RGB, preprocessed."""
     from PIL import Image, UnidentifiedImageError
 
     name = self.files[example]
@@ -150,7 +150,7 @@ class EncodedSource:
       raise CorruptFileError(f"{self.name} example {example} ({name}) cannot be decoded: {reason}") from None
 
   def bad_images(self) -> Iterator[tuple[int, str]]:
-    """Yields ids of pictures that cannot be decoded or are not RGB or gray, with the reason."""
+    """Ids of pictures that cannot be decoded or are not RGB or gray, with the reason."""
     from PIL import Image
 
     for example, name in enumerate(self.files):
@@ -168,13 +168,15 @@ class EncodedSource:
     return self.select(kept)
 
   def select(self, ids: np.ndarray) -> EncodedSource:
-    """Returns the examples with these ids, in this order."""
+    """The examples with these ids, in this order."""
     sets = None if self.label_sets is None else [self.label_sets[i] for i in ids]
     return dataclasses.replace(self, files=[self.files[i] for i in ids], labels=self.labels[ids], label_sets=sets)
 
   def subset(self, n: int) -> EncodedSource:
-    """Returns the first n examples."""
-    return self.select(np.arange(check_count(self, n)))
+    """The first n examples."""
+    if not 1 <= n <= len(self):
+      raise InputError(f"{self.name} has {len(self)} examples; cannot take the first {n}")
+    return self.select(np.arange(n))
 
   def fingerprint(self) -> str:
     """Changes with names, sizes, order, labels and preprocessing; contents are not read."""

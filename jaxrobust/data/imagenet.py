@@ -55,7 +55,7 @@ def by_wnid(folder: Path, name: str, preprocessing: str) -> EncodedSource:
 
 
 def validation(folder: Path, name: str = "imagenet", preprocessing: str = "resize256-crop224") -> EncodedSource:
-  """Returns the validation set: folders by WordNet id, or the official tar beside a list of its 50,000 WordNet ids."""
+  """The validation set: folders by WordNet id, or the official tar beside a list of its 50,000 WordNet ids."""
   tar = folder / "ILSVRC2012_img_val.tar"
   if not tar.exists():
     return by_wnid(folder / "val" if (folder / "val").is_dir() else folder, name, preprocessing)
@@ -70,12 +70,12 @@ def validation(folder: Path, name: str = "imagenet", preprocessing: str = "resiz
 
 
 def training(folder: Path, name: str = "imagenet-train", preprocessing: str = "resize256-crop224") -> EncodedSource:
-  """Reads the training set, `train/n01440764/….JPEG`; random crops are taken on the device."""
+  """The training set: `train/n01440764/….JPEG`. Random crops are taken, on the device, from the preprocessed image."""
   return by_wnid(folder / "train", name, preprocessing)
 
 
 def real(folder: Path, preprocessing: str = "resize256-crop224") -> EncodedSource:
-  """Reads ImageNet-ReaL (arXiv:2006.07159): validation images with all right classes; those with none are left out."""
+  """ImageNet-ReaL (arXiv:2006.07159): validation images with all their right classes; images with none are left out."""
   path = folder / "real.json"
   if not path.exists():
     raise InputError(f"there is no {path}; get real.json from github.com/google-research/reassessed-imagenet")
@@ -99,7 +99,7 @@ def real(folder: Path, preprocessing: str = "resize256-crop224") -> EncodedSourc
 
 
 def v2(folder: Path, preprocessing: str = "resize256-crop224") -> EncodedSource:
-  """Reads ImageNet-V2: folders are class indices, which sort as text (0, 1, 10, 100, …) but count as numbers."""
+  """ImageNet-V2: folders are class indices, which sort as text (0, 1, 10, 100, …) but count as numbers."""
   store = FolderStore(folder)
   files = [file for file in store.names if "/" in file]
   bad = [file for file in files if not file.split("/")[0].isdigit() or int(file.split("/")[0]) > 999]
@@ -115,7 +115,7 @@ def corrupted(folder: Path, variant: str) -> EncodedSource:
 
 
 def objectnet(folder: Path, preprocessing: str = "resize256-crop224") -> EncodedSource:
-  """Reads ObjectNet's images of the 113 objects it shares with ImageNet, without their red border of 2 pixels.
+  """ObjectNet's images of the 113 objects it shares with ImageNet, without their red border of 2 pixels.
 
   The class map is that of its own download (`mappings/`). Some objects stand for several ImageNet classes; the first
   is the label, all are in `label_sets`.
@@ -137,7 +137,7 @@ def objectnet(folder: Path, preprocessing: str = "resize256-crop224") -> Encoded
 
 
 def viewpoints(folder: Path, preprocessing: str = "resize256-crop224") -> EncodedSource:
-  """Reads ImageNet-V (arXiv:2210.03895): folders are names of objects; `imagenet_v_classes.txt` maps them."""
+  """ImageNet-V (arXiv:2210.03895): folders are names of objects, some numbered; `imagenet_v_classes.txt` maps them."""
   names = dict(line.split()[::-1] for line in WNIDS_FILE.with_name("imagenet_v_classes.txt").read_text().splitlines())
   store = FolderStore(folder)
   files = [file for file in store.names if "/" in file]
@@ -184,7 +184,7 @@ def _mapping(path: Path) -> dict:
 
 
 def _objectnet_classes(mappings: Path) -> dict[str, tuple[int, ...]]:
-  """Maps ObjectNet's labels to ImageNet classes: names, separated by semicolons, that are lines of its list."""
+  """ObjectNet's label to ImageNet classes: names, separated by semicolons, that are lines of its list of labels."""
   lines = (mappings / "imagenet_to_label_2012_v2").read_text().splitlines()
   line_of = {int(index): int(line) for index, line in _mapping(mappings / "pytorch_to_imagenet_2012_id.json").items()}
   # Lines are counted from 0 or from 1, as the smallest number tells.

@@ -40,7 +40,7 @@ def load_npz(path: str | Path) -> ArraySource:
 
 
 def _read(path: Path) -> dict[str, np.ndarray]:
-  """Returns the entries this module knows; others, however large, stay unread."""
+  """The entries this module knows; others, however large, stay unread."""
   if not path.is_file():
     raise InputError(f"there is no file {path}")
   known = {*IMAGE_NAMES, *LABEL_NAMES, "num_classes"}

@@ -21,7 +21,7 @@ PREPROCESSINGS: Registry[Callable[[Image], np.ndarray]] = Registry("preprocessin
 
 @PREPROCESSINGS.register("resize256-crop224")
 def resize256_crop224(image: Image) -> np.ndarray:
-  """Resizes the shorter side to 256, then takes the middle 224x224: ImageNet's usual evaluation."""
+  """The shorter side to 256, then the middle 224x224: ImageNet's usual evaluation."""
   width, height = image.size
   short = min(width, height)
   size = (int(256 * width / short), int(256 * height / short))
@@ -30,19 +30,19 @@ def resize256_crop224(image: Image) -> np.ndarray:
 
 @PREPROCESSINGS.register("stretch224")
 def stretch224(image: Image) -> np.ndarray:
-  """Stretches both sides to 224, whatever the proportions: OODRobustBench."""
+  """Both sides to 224, whatever the proportions: OODRobustBench."""
   return np.asarray(image if image.size == (224, 224) else image.resize((224, 224), _bilinear()))
 
 
 @PREPROCESSINGS.register("stretch32")
 def stretch32(image: Image) -> np.ndarray:
-  """Stretches both sides to 32: for networks of CIFAR's size."""
+  """Both sides to 32: for networks of CIFAR's size."""
   return np.asarray(image if image.size == (32, 32) else image.resize((32, 32), _bilinear()))
 
 
 @PREPROCESSINGS.register("stretch256-crop224")
 def stretch256_crop224(image: Image) -> np.ndarray:
-  """Stretches both sides to 256, then the middle 224x224: RobustART's ImageNet-S."""
+  """Both sides to 256, then the middle 224x224: RobustART's ImageNet-S."""
   return center_crop(np.asarray(image.resize((256, 256), _bilinear())), 224)
 
 
@@ -59,7 +59,7 @@ def none(image: Image) -> np.ndarray:
 
 
 def center_crop(image: np.ndarray, size: int) -> np.ndarray:
-  """Returns the middle size x size pixels; halves round to even, as torchvision's do.
+  """The middle size x size pixels; halves round to even, as torchvision's do.
 
   >>> center_crop(np.arange(25).reshape(5, 5, 1), 2)[..., 0].tolist()
   [[12, 13], [17, 18]]

@@ -12,6 +12,7 @@ from jaxrobust.data.digit_shifts import SHIFTS
 from jaxrobust.data.encoded import image_folder
 from jaxrobust.data.npz import PREFIX, load_npz
 from jaxrobust.data.source import Dataset, DataSource
+from jaxrobust.data.stored_sequences import STORED_SEQUENCES
 from jaxrobust.data.subsets import pinned
 from jaxrobust.data.tfds import PREFIX as TFDS_PREFIX
 from jaxrobust.data.tfds import load_tfds
@@ -19,14 +20,14 @@ from jaxrobust.data.tfds import load_tfds
 DATASETS: Registry[Dataset] = Registry("dataset")
 DATASETS.register("digits32")(digits32.TEST)
 DATASETS.register("digits32-train")(digits32.TRAIN)
-for _name, _entry in {**SHIFTS, **CATALOGUE}.items():
+for _name, _entry in {**SHIFTS, **CATALOGUE, **STORED_SEQUENCES}.items():
   DATASETS.register(_name)(_entry)
 
 FOLDER_PREFIX = "folder:"
 
 
 def load_data(name: str, data_dir: str | Path | None = None) -> DataSource:
-  """Returns the data set of that name.
+  """The data set of that name.
 
   `npz:PATH` reads any numpy archive, `folder:PATH` any folder of one folder per class (ImageNet-21K too) and
   `tfds:NAME:SPLIT` what TensorFlow Datasets has prepared;

@@ -111,7 +111,7 @@ class ArraySource:
 
   Attributes:
     images: (N, H, W, C), uint8 (0 … 255) or float32 (0 … 1).
-    labels: (N,) integers below `num_classes`; kept as int32.
+    labels: (N,) whole numbers below `num_classes`; kept as int32.
 
   Example:
     >>> source = ArraySource("two", np.full((2, 4, 4, 3), 255, np.uint8), np.array([0, 1]), 2)
@@ -168,8 +168,9 @@ class ArraySource:
     return digest.hexdigest()[:16]
 
   def subset(self, n: int) -> ArraySource:
-    """Returns the first n examples, without copying them."""
-    n = check_count(self, n)
+    """The first n examples, without copying them."""
+    if not 1 <= n <= len(self):
+      raise InputError(f"{self.name} has {len(self)} examples; cannot take the first {n}")
     return dataclasses.replace(self, images=self.images[:n], labels=self.labels[:n])
 
 

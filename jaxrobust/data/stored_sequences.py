@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from jaxrobust.core.errors import CorruptFileError, InputError
-from jaxrobust.data.cifar import load_cifar, load_npy
+from jaxrobust.data.cifar import load_cifar
 from jaxrobust.data.imagenet import class_index
-from jaxrobust.data.source import ArraySource, SourceView, as_floats, check_count, check_ids
+from jaxrobust.data.source import ArraySource, Dataset, SourceView, as_floats, check_count, check_ids
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,11 +103,12 @@ class VideoSequences:
 def cifar_sequences(folder: Path, variant: str) -> ArraySequences:
   """Reads `folder/tilt.npy` of the shape (N, frames, 32, 32, 3); they have the test set's order, and labels."""
   _check_variant("cifar10-p", variant)
-  frames, labels = load_npy(folder / f"{variant}.npy"), load_cifar(folder.parent / "cifar10", 10).labels
+  array, labels = folder / f"{variant}.npy", load_cifar(folder.parent / "cifar10", 10).labels
+  if not array.is_file():
+    raise InputError(f"there is no file {array}")
+  frames = np.load(array, mmap_mode="r", allow_pickle=False)
   if frames.ndim != 5 or frames.dtype != np.uint8 or len(frames) > len(labels):
-    raise CorruptFileError(
-      f"{folder / variant}.npy is {frames.dtype} of shape {frames.shape}; expected uint8 (N, frames, H, W, 3)"
-    )
+    raise CorruptFileError(f"{array} is {frames.dtype} of shape {frames.shape}; expected uint8 (N, frames, H, W, 3)")
   number, count = frames.shape[:2]
   images, labels = frames.reshape(number * count, *frames.shape[2:]), np.repeat(labels[:number], count)
   return ArraySequences(ArraySource(f"cifar10-p:{variant}", images, labels, 10), variant, count)
@@ -145,3 +146,32 @@ def read_video(path: Path, most: int | None = None) -> np.ndarray:
     return np.stack(frames)
   except (av.error.FFmpegError, ValueError) as error:
     raise CorruptFileError(f"{path} cannot be decoded: {error}") from None
+
+
+_SOURCE = "https://github.com/hendrycks/robustness (Zenodo 2535967, 3565846)"
+
+STORED_SEQUENCES = {
+  "cifar10-p": Dataset(
+    cifar_sequences,
+    "CIFAR-10-P, the official sequences; cifar10-p:tilt is one perturbation",
+    10_000,
+    10,
+    _SOURCE,
+    "CC BY 4.0",
+    "cifar10-p",
+    "unpack CIFAR-10-P.tar there (one .npy per perturbation), beside cifar10, whose labels it has",
+    variants=True,
+  ),
+  "imagenet-p": Dataset(
+    imagenet_sequences,
+    "ImageNet-P, the official videos; imagenet-p:tilt is one perturbation",
+    50_000,
+    1000,
+    _SOURCE,
+    "CC BY 4.0",
+    "imagenet-p",
+    "unpack blur.tar, digital.tar, noise.tar, weather.tar so that imagenet-p/tilt/n01440764 exists",
+    class_map="folders are WordNet ids",
+    variants=True,
+  ),
+}

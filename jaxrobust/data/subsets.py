@@ -90,6 +90,6 @@ class PinnedSequences(PinnedSource):
 
 
 def pinned(source: DataSource, n: int) -> PinnedSource:
-  """Pins a subset of n examples. Variants of one set (`cifar10-c:fog-3`) share the ids, so that they pair up."""
+  """A pinned subset of n examples. Variants of one set (`cifar10-c:fog-3`) share the ids, so that they pair up."""
   kind = PinnedSequences if isinstance(source, SequenceSource) else PinnedSource
   return kind(source, pinned_ids(source.name.split(":")[0], len(source), n))

@@ -29,7 +29,7 @@ class Difference(NamedTuple):
 
 
 def plain(value: Any, where: str, *, null_for_nan: bool) -> Any:
-  """Returns a copy of `value` made only of dict, list, str, int, float, bool and None.
+  """A copy of `value` made only of dict, list, str, int, float, bool and None.
 
   A float that is not finite becomes None where nothing compares it (a mean over no
   example is a legitimate nothing), and is refused in a configuration: a NaN there never
@@ -60,7 +60,7 @@ def plain(value: Any, where: str, *, null_for_nan: bool) -> Any:
 
 
 def dumps(value: Any) -> str:
-  """Returns the one text of a plain value, ending with a newline.
+  """The one text of a plain value, ending with a newline.
 
   Example:
     >>> print(dumps({"b": 1, "a": [True, None]}), end="")
@@ -76,7 +76,7 @@ def dumps(value: Any) -> str:
 
 
 def loads(text: str | bytes) -> Any:
-  """Returns the value of a JSON text; ValueError for anything else, `NaN` and endless nesting included."""
+  """The value of a JSON text; ValueError for anything else, `NaN` and endless nesting included."""
   try:
     return _DECODER.decode(text if isinstance(text, str) else text.decode("utf-8"))
   except RecursionError:
@@ -92,7 +92,7 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
 def differences(left: Any, right: Any, key: str = "") -> Iterator[Difference]:
-  """Yields every leaf at which two plain values differ, under its dotted key, in sorted order.
+  """Every leaf at which two plain values differ, under its dotted key, in sorted order.
 
   Numbers are compared by value (2 equals 2.0, which decide the same verdict), but True is not 1.
 
@@ -116,7 +116,7 @@ def differences(left: Any, right: Any, key: str = "") -> Iterator[Difference]:
 
 
 def describe(found: list[Difference], left: str = "stored", right: str = "asked") -> str:
-  """Returns the first differences as one readable line, and how many more there are.
+  """The first differences as one readable line, and how many more there are.
 
   Example:
     >>> describe([Difference("attack.num_steps", "20", "40")])

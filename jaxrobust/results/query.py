@@ -27,7 +27,7 @@ CREATE MACRO wilson_high(k, n) AS
 
 
 def connect(root: str | os.PathLike) -> Any:
-  """Returns a DuckDB connection with the tables `cells` and `findings` of a folder."""
+  """A DuckDB connection with the tables `cells` and `findings` of a folder."""
   duckdb = require("duckdb", "report", _PURPOSE)
   pa = require("pyarrow", "report", _PURPOSE)
   index = build_index(root)
@@ -41,7 +41,7 @@ def connect(root: str | os.PathLike) -> Any:
 
 
 def query(root: str | os.PathLike, sql: str) -> Any:
-  """Returns the answer to a query over the results of a folder or address, as a pandas data frame."""
+  """The answer to a query over the results of a folder or address, as a pandas data frame."""
   require("pandas", "report", _PURPOSE)
   duckdb = require("duckdb", "report", _PURPOSE)
   connection = connect(root)
@@ -55,7 +55,7 @@ def query(root: str | os.PathLike, sql: str) -> Any:
 
 
 def frame(root: str | os.PathLike) -> Any:
-  """Returns all cells of a folder or address, as a pandas data frame."""
+  """All cells of a folder or address, as a pandas data frame."""
   return query(root, "SELECT * FROM cells ORDER BY path")
 
 
@@ -80,5 +80,5 @@ def _plain(value: Any) -> str | None:
 
 
 def _reason(error: Exception) -> str:
-  """Returns DuckDB's message without its drawing of the place."""
+  """DuckDB's message without its drawing of the place."""
   return first_line(error).removesuffix(".")

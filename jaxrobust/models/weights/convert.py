@@ -10,7 +10,7 @@ from jaxrobust.core.errors import InputError
 from jaxrobust.models.registry import MODELS, count_params, make_model
 from jaxrobust.models.weights.torch_names import unwrap
 from jaxrobust.models.weights.torch_weights import read_state
-from jaxrobust.models.weights.weight_files import read_weights
+from jaxrobust.models.weights.weight_files import read_hashed
 from jaxrobust.models.zoo import save_classifier
 
 
@@ -51,7 +51,7 @@ def convert_checkpoint(
   if (mean is None) != (std is None):
     raise InputError("mean and std belong together; give both or neither")
   spec, module = MODELS[arch], make_model(arch, num_classes, **(options or {}))
-  content, digest = read_weights(checkpoint, sha256)
+  content, digest = read_hashed(checkpoint, sha256)
   state, entry = unwrap(content, key)
   weights = read_state(module, state, spec.input_size)
   source = "given"

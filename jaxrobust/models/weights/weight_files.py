@@ -33,12 +33,13 @@ _SAFETENSORS = {
 }
 
 
-def read_weights(path: str | os.PathLike, sha256: str = "") -> tuple[Any, str]:
-  """Reads a weight file; `sha256` (or its first 8 or more digits) is checked where given.
+def read_weights(path: str | os.PathLike, sha256: str = "") -> Any:
+  """Reads a weight file; `sha256` (or its first 8 or more digits) is checked where given."""
+  return read_hashed(path, sha256)[0]
 
-  Returns:
-    Its content and sha256.
-  """
+
+def read_hashed(path: str | os.PathLike, sha256: str = "") -> tuple[Any, str]:
+  """Reads a weight file; returns its content and sha256."""
   try:
     data = Path(path).read_bytes()
   except FileNotFoundError:

@@ -20,7 +20,7 @@ OTHERS = {ours: theirs for theirs, ours in NORMS.items()}
 
 
 def read_json(path: Path) -> Any:
-  """Returns the value of a JSON file; an error of one line that names it where there is none."""
+  """The value of a JSON file; an error of one line that names it where there is none."""
   try:
     return loads(path.read_bytes())
   except OSError as error:
@@ -30,7 +30,7 @@ def read_json(path: Path) -> Any:
 
 
 def read_objects(path: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
-  """Yields every JSON object of a file, or of a folder and its folders."""
+  """Every JSON object of a file, or of a folder and its folders."""
   if not path.exists():
     raise StorageError(f"cannot read {path}: no such file or folder")
   for file in sorted(path.rglob("*.json")) if path.is_dir() else [path]:
@@ -41,31 +41,31 @@ def read_objects(path: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
 
 
 def as_object(value: Any, file: Path) -> Mapping[str, Any]:
-  """Returns the value itself; an error of one line where it is no object."""
+  """The value itself; an error of one line where it is no object."""
   if not isinstance(value, Mapping):
     raise CorruptFileError(f"{file}: expected an object, not {str(value)[:40]!r}")
   return value
 
 
 def describe(result: Result) -> Mapping[str, Any]:
-  """Returns what a result says about its model."""
+  """What a result says about its model."""
   about = result.provenance.get("model")
   return about if isinstance(about, Mapping) else {}
 
 
 def data_of(file: Path, info: dict[str, Any]) -> str:
-  """Returns the data set of a `DATASET/THREAT/MODEL.json`: its folder says so; some files name another one inside."""
+  """The data set of a `DATASET/THREAT/MODEL.json`: its folder says so; some files name another one inside."""
   folder = file.parent.parent.name
   return folder if folder in EXAMPLES else str(info.get("dataset", "cifar10"))
 
 
 def as_text(value: Any) -> str:
-  """Returns JSON as those repositories write it."""
+  """JSON as those repositories write it."""
   return json.dumps(value, indent=2, allow_nan=False) + "\n"
 
 
 def exact_budget(eps: float, digits: int) -> str:
-  """Returns the budget a rounded decimal stands for: a multiple of 1/510 where one rounds to it, the decimal otherwise.
+  """The budget a rounded decimal stands for: a multiple of 1/510 where one rounds to it, the decimal otherwise.
 
   >>> exact_budget(0.031373, 6), exact_budget(0.5, 6)
   ('8/255', '0.5')
@@ -77,7 +77,7 @@ def exact_budget(eps: float, digits: int) -> str:
 
 
 def fraction(value: Any, where: str, scale: float = 1.0) -> float:
-  """Returns a number, or text of one, as a fraction."""
+  """A number, or text of one, as a fraction."""
   try:
     number = float(value) / scale
   except (TypeError, ValueError):

@@ -41,7 +41,7 @@ def test_safetensors_and_npz_come_back_whatever_their_name(write, tmp_path):
   np.savez(tmp_path / "weights.npz", **ARRAYS)
   files = [tmp_path / "weights.npz", write(safetensors(**ARRAYS), "model.bin")]
   for file in files:
-    found = read_weights(file)[0]
+    found = read_weights(file)
     assert set(found) == set(ARRAYS)
     for name, array in ARRAYS.items():
       np.testing.assert_array_equal(found[name], array)
@@ -49,13 +49,13 @@ def test_safetensors_and_npz_come_back_whatever_their_name(write, tmp_path):
 
 def test_bfloat16_is_read(write):
   array = np.array([[1.5, -2.0]], ml_dtypes.bfloat16)
-  np.testing.assert_array_equal(read_weights(write(safetensors(x=array)))[0]["x"], array)
+  np.testing.assert_array_equal(read_weights(write(safetensors(x=array)))["x"], array)
 
 
 def test_pytorch_files_are_recognized(write):
   storages = {}
   data = zip_file({"x": tensor(np.ones(3), storages)}, storages)
-  assert read_weights(write(data))[0]["x"].sum() == 3
+  assert read_weights(write(data))["x"].sum() == 3
 
 
 @pytest.mark.parametrize(
