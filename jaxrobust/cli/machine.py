@@ -28,7 +28,7 @@ _DEVICES = "JAX_NUM_CPU_DEVICES"
 MOST_DEVICES = 8
 
 
-def prepare_machine(words: Sequence[str]) -> None:
+def prepare(words: Sequence[str]) -> None:
   """Sets the environment of a computing command; may start it again."""
   use_every_core(words)
   if words[0] != "train":

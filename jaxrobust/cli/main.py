@@ -11,7 +11,7 @@ import importlib
 import os
 import sys
 
-from jaxrobust.cli.machine import prepare_machine
+from jaxrobust.cli.machine import prepare
 from jaxrobust.core.errors import JaxrobustError, StoppedError
 from jaxrobust.core.registry import unknown_name
 from jaxrobust.core.stopping import StopRequest, Terminated
@@ -41,7 +41,7 @@ def main(argv: list[str] | None = None) -> int:
   """Runs one command and returns its exit code; expected errors are one line on standard error."""
   words = sys.argv[1:] if argv is None else argv
   if argv is None and words and words[0] in COMPUTING:
-    prepare_machine(words)
+    prepare(words)
   # Warnings of the runtime underneath would bury our own output.
   os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
   if not words or words[0] in ("-h", "--help"):

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from jaxrobust.core.budget import NORMS
-from jaxrobust.evaluation.metrics.adversarial import worst_case
 from jaxrobust.evaluation.metrics.proportions import Proportion, mean_proportion, proportion, wilson
 from jaxrobust.report.cell_rows import CellRow
 from jaxrobust.results.ids import without_threat
@@ -121,7 +120,7 @@ def _board(data: str, threat: str, eps: str, models: dict[str, list[CellRow]]) -
     if threat and not entries:
       continue
     if threat:
-      entries[WORST.key] = weakest(list(attacks[model].values()))
+      entries[WORST.key] = worst_case(list(attacks[model].values()))
     for row in rows:
       if row.cell.attack == "none" and row.cell.condition == "clean":
         entries[CLEAN.key] = row.number, (row.path,)
@@ -159,7 +158,7 @@ def _attacks(rows: Sequence[CellRow], threat: str, eps: str) -> dict[str, Attack
   return found
 
 
-def weakest(attacked: Sequence[Attacked]) -> NumberAndPaths:
+def worst_case(attacked: Sequence[Attacked]) -> NumberAndPaths:
   """Returns the share of examples that no attack broke, over the first examples that all attacks share.
 
   Where an attack has no flags (a published number), the least of the accuracies stands in: an upper bound.
@@ -169,7 +168,8 @@ def weakest(attacked: Sequence[Attacked]) -> NumberAndPaths:
   if len(flags) < len(attacked):
     return min((number for number, _, _ in attacked), key=lambda number: number.value), paths
   n = min(len(each) for each in flags)
-  return proportion(worst_case([each[:n] for each in flags])), paths
+  standing = np.logical_and.reduce([each[:n] for each in flags])
+  return proportion(standing), paths
 
 
 def corruption_mean(rows: Sequence[CellRow]) -> NumberAndPaths | None:

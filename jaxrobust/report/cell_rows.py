@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from jaxrobust.core.budget import inside
-from jaxrobust.core.condition import parse_corruption
 from jaxrobust.core.errors import CorruptFileError, JaxrobustError
 from jaxrobust.evaluation.metrics.curves import Curve, accuracy_vs_budget, accuracy_vs_strength
 from jaxrobust.evaluation.metrics.proportions import Proportion, proportion, wilson
@@ -20,7 +19,7 @@ from jaxrobust.results.cell import Cell, Result
 from jaxrobust.results.folder import Folder
 from jaxrobust.results.ids import attack_norm, threat_name, threat_unit, transfer_source
 from jaxrobust.results.reader import find_items, read_results
-from jaxrobust.results.rows import budget_value, describe_model
+from jaxrobust.results.rows import budget_value, describe_model, parse_corruption
 
 CURVE_POINTS = 60
 
@@ -110,7 +109,7 @@ def read_cell_rows(folder: Folder) -> CellRows:
       found.rows.append(make_cell_row(item.path, result))
     except (JaxrobustError, ValueError, TypeError, OverflowError) as error:
       found.problems.append(f"{folder.show(item.path)}: {error}")
-  found.rows = most_examples(found.rows)
+  found.rows = largest(found.rows)
   return found
 
 
@@ -175,7 +174,7 @@ def _finding(finding: Mapping[str, Any]) -> str:
   return f"{finding.get('kind', 'finding')}: {finding.get('text', '')}"
 
 
-def most_examples(rows: Sequence[CellRow]) -> list[CellRow]:
+def largest(rows: Sequence[CellRow]) -> list[CellRow]:
   """Returns a row per question: of cells that differ in n and seed alone the largest, then that of the first seed."""
   best: dict[tuple, CellRow] = {}
   for row in rows:

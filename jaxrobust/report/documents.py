@@ -32,7 +32,7 @@ def as_script(function: str, *values: Any) -> str:
 
 
 def in_percent(number: Proportion) -> list[float | int]:
-  """Returns value, low and high in percent, and n; enough digits that rounding for people is the only rounding.
+  """Returns value, low and high in per cent, and n; enough digits that rounding for people is the only rounding.
 
   >>> in_percent(Proportion(1 / 3, 0.1, 0.7, 30))
   [33.3333, 10.0, 70.0, 30]
@@ -49,7 +49,7 @@ def index_document(boards: Sequence[Board], models: Mapping[str, Sequence[CellRo
   """Returns all boards and what filters need to know about the models."""
   order = {model: index for index, model in enumerate(models)}
   return {
-    "models": [{"id": model_id(model), "name": model, **describe_rows(rows)} for model, rows in models.items()],
+    "models": [{"id": model_id(model), "name": model, **about_model(rows)} for model, rows in models.items()],
     "boards": [
       {
         "data": board.data,
@@ -92,7 +92,7 @@ def transfer_maps(models: Mapping[str, Sequence[CellRow]]) -> list[dict[str, Any
   return maps
 
 
-def describe_rows(rows: Sequence[CellRow]) -> dict[str, Any]:
+def about_model(rows: Sequence[CellRow]) -> dict[str, Any]:
   """Returns architecture, family, technique and size, from the first cell that tells."""
   about: dict[str, Any] = {"arch": None, "family": None, "technique": None, "params": None}
   for row in rows:

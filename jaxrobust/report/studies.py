@@ -57,7 +57,7 @@ def write_studies(studies: Sequence[Study], out: Path) -> None:
 
 
 def study_table(rows: Rows) -> str:
-  """Writes rows as Markdown: percent, mean ± standard deviation over runs, the gain over the opponent in brackets."""
+  """Writes rows as Markdown: per cent, mean ± standard deviation over runs, the gain over the opponent in brackets."""
   texts = [[markdown_text(text) for text in (row["group"], row["against"] or "-")] for row in rows]
   return markdown_table(HEAD, [[*text, *_numbers(row)] for text, row in zip(texts, rows, strict=True)], left=2)
 
@@ -67,7 +67,7 @@ def _as_latex(study: Study) -> str:
   rows = [
     [latex_text(row["group"]), latex_text(row["against"] or "-"), *map(minus, _numbers(row))] for row in study.rows
   ]
-  comment = f"Accuracy in percent, mean and deviation over runs, gain in brackets: {latex_text(study.name)}"
+  comment = f"Accuracy in per cent, mean and deviation over runs, gain in brackets: {latex_text(study.name)}"
   return latex_table(comment, HEAD, rows, left=2)
 
 
@@ -107,7 +107,7 @@ def _percent(value: tuple[float, float] | None, gain: float | None, runs: int) -
 
 
 def study_document(study: Study) -> dict[str, Any]:
-  """Returns a study as the page reads it: percent; [mean, deviation or null, gain or null] for each number."""
+  """Returns a study as the page reads it: per cent; [mean, deviation or null, gain or null] for each number."""
 
   def number(row: Mapping[str, Any], name: str) -> list[float | None] | None:
     value, gain = row["metrics"][name], row["gain"][name]

@@ -1,6 +1,6 @@
 """Boards as tables for papers and spreadsheets: Markdown, CSV and LaTeX.
 
-Markdown and LaTeX show percent with one decimal; CSV has full precision, the interval and n of every number.
+Markdown and LaTeX show per cent with one decimal; CSV has full precision, the interval and n of every number.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def as_latex(board: Board) -> str:
     ]
     rows.append([latex_text(model), *shown])
   head = ["Model", *(latex_text(column.label) for column in board.columns)]
-  return latex_table(f"Accuracy in percent on {latex_text(board.name)}", head, rows)
+  return latex_table(f"Accuracy in per cent on {latex_text(board.name)}", head, rows)
 
 
 def _shown(number: Proportion | None) -> str:

@@ -14,6 +14,7 @@ from jaxrobust.evaluation.metrics.curves import (
   accuracy_vs_strength,
   area,
   crossings,
+  success_vs_budget,
 )
 from jaxrobust.evaluation.metrics.proportions import mean_proportion, proportion, wilson
 
@@ -61,6 +62,8 @@ def test_budget_curve_equals_a_count_at_every_budget():
   assert curve.x.tolist() == [0.0, 0.01, 0.1]
   for eps, accuracy in zip(curve.x, curve.y, strict=True):
     assert accuracy == np.mean(correct & (distance > eps))
+  success = success_vs_budget(distance, correct, curve.x)
+  assert np.allclose(success.y, 1 - curve.y / correct.mean())
   assert accuracy_vs_budget(np.array([np.nan]), np.array([True]), [0.1]).y[0] == 0
 
 

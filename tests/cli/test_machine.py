@@ -54,7 +54,7 @@ def test_commands_that_gain_nothing_start_once(monkeypatch, command, again):
   starts = []
   monkeypatch.setattr(machine, "use_every_core", list)
   monkeypatch.setattr(machine, "start_with_huge_pages", lambda: starts.append(command))
-  machine.prepare_machine([command, "--quiet"])
+  machine.prepare([command, "--quiet"])
   assert len(starts) == again
 
 

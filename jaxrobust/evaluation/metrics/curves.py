@@ -65,6 +65,15 @@ def accuracy_vs_budget(distance: np.ndarray, correct: np.ndarray, eps_list: Iter
   return Curve(budgets, robust.mean(1))
 
 
+def success_vs_budget(distance: np.ndarray, correct: np.ndarray, eps_list: Iterable[float]) -> Curve:
+  """Returns the attack success rate among examples right without an attack, at each budget."""
+  distance, correct = _rows(distance, correct)
+  if not correct.any():
+    raise InputError("no example is right without an attack: there is no success rate")
+  accuracy = accuracy_vs_budget(distance[correct], correct[correct], eps_list)
+  return Curve(accuracy.x, 1 - accuracy.y)
+
+
 def accuracy_vs_strength(
   broken_at: np.ndarray, correct: np.ndarray, strengths: Iterable[int], robust: np.ndarray | None = None
 ) -> Curve:

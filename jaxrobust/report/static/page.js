@@ -150,7 +150,7 @@ const JR = (() => {
         sortHeader("name", "Model", "The model's name", "name", sorted), columns.map((column) => sortHeader(column.key, column.label, column.title, null, sorted))];
       const shown = rows.slice(page * PAGE, (page + 1) * PAGE).map((row, at) => boardRow(row.slice(0, columns.length + 1), page * PAGE + at + 1));
       body.className = view.intervals ? "intervals" : "";
-      body.replaceChildren(table(`${many(rows.length, "model")} on ${board.data}, ${threatOf(board)}. Accuracy in percent; “Robust” is the worst case over all attacks run.`, head, shown, "board"),
+      body.replaceChildren(table(`${many(rows.length, "model")} on ${board.data}, ${threatOf(board)}. Accuracy in per cent; “Robust” is the worst case over all attacks run.`, head, shown, "board"),
         pager(rows.length, page, (next) => update("page", String(next))) || "");
       if (rows.length === 0) body.append(h("p", { class: "quiet" }, "No model passes these filters."));
       if (focus) say(`${many(rows.length, "model")} shown`);
@@ -343,7 +343,7 @@ const JR = (() => {
           return h("tr", {}, h("th", { scope: "row" }, name.replaceAll("_", " ")), values.map((cell) => heatCell(cell?.number[0], cell && tell(cell.number))), heatCell(mean(values.filter(Boolean).map((cell) => cell.number[0]))));
         });
         const head = [h("th", { scope: "col" }, "Corruption"), severities.map((severity) => h("th", { scope: "col" }, String(severity))), h("th", { scope: "col" }, "mean")];
-        grids.push(table(`${data}, ${attack === "none" ? "without an attack" : `under ${attack}`}: accuracy in percent by severity`, head, rows, "heat"));
+        grids.push(table(`${data}, ${attack === "none" ? "without an attack" : `under ${attack}`}: accuracy in per cent by severity`, head, rows, "heat"));
       }
     }
     return grids.length ? h("section", {}, h("h2", {}, "Corruptions"), grids) : null;
@@ -359,7 +359,7 @@ const JR = (() => {
       return heatCell(cell?.number[0], cell && tell(cell.number));
     })));
     return h("section", {}, h("h2", {}, "Transfer"), h("p", { class: "quiet" }, "Accuracy on adversarial images that were made for another model."),
-      table("Accuracy in percent by source model", [h("th", { scope: "col" }, "Attack"), sources.map((source) => h("th", { scope: "col" }, named(source)))], rows, "heat"));
+      table("Accuracy in per cent by source model", [h("th", { scope: "col" }, "Attack"), sources.map((source) => h("th", { scope: "col" }, named(source)))], rows, "heat"));
   }
 
   function pictureSection(doc) {
@@ -451,7 +451,7 @@ const JR = (() => {
       const values = cells.filter((cell) => cell.corruption === name).map((cell) => cell.number[0]);
       return heatCell(values.length ? mean(values) : undefined);
     })));
-    return h("section", {}, h("h2", {}, "Corruptions"), table("Mean accuracy over severities, in percent", [h("th", { scope: "col" }, "Corruption"), modelHeads(models)], rows, "heat"));
+    return h("section", {}, h("h2", {}, "Corruptions"), table("Mean accuracy over severities, in per cent", [h("th", { scope: "col" }, "Corruption"), modelHeads(models)], rows, "heat"));
   }
 
   // ---- transfer between all models -----------------------------------------------------------------------------
@@ -475,7 +475,7 @@ const JR = (() => {
       const rows = study.rows.map((row) => h("tr", {}, h("th", { scope: "row", class: "name" }, named(row.group)), h("td", { class: "left" }, row.against ? named(row.against) : "–"),
         h("td", {}, String(row.runs)), row.numbers.map(studyCell), h("td", {}, row.seconds === null ? "–" : row.seconds.toFixed(0))));
       const heads = ["runs", ...study.columns, "training, s"].map((name) => h("th", { scope: "col" }, name));
-      return [h("h2", {}, named(study.name)), table(`${study.name}: accuracy in percent, mean and deviation over the runs; below it the gain over the technique it is compared with`, [headers("technique", "against"), heads], rows, "board")];
+      return [h("h2", {}, named(study.name)), table(`${study.name}: accuracy in per cent, mean and deviation over the runs; below it the gain over the technique it is compared with`, [headers("technique", "against"), heads], rows, "board")];
     });
     return [h("h1", { tabindex: "-1" }, "Studies"), h("p", { class: "quiet" }, "Networks that differ in one technique, trained and judged alike. A gain that is not larger than the deviations says nothing."), tables];
   }

@@ -16,11 +16,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jaxrobust.core.condition import parse_corruption
 from jaxrobust.core.errors import CorruptFileError, InputError
 from jaxrobust.results.cell import Result
 from jaxrobust.results.exchange.common import EXAMPLES, Record, as_object, as_text, describe, fraction, read_json
-from jaxrobust.results.rows import budget_value
+from jaxrobust.results.rows import budget_value, parse_corruption
 
 SOURCE = "NAS robustness data set"
 PREFIX = "nb201-"
@@ -85,7 +84,7 @@ def _records(base: Record, key: str, found: Any, epsilons: Mapping[str, Any], fi
 
 
 def write(results: Sequence[Result]) -> Iterator[tuple[str, str]]:
-  """Yields path and text of every file of the data set; a place without a cell holds null."""
+  """Path and text of every file of the data set; a place without a cell holds null."""
   found: dict[tuple[str, str], dict[str, dict[float, Result]]] = {}
   ids: dict[str, dict[str, str]] = {}
   for result in results:
@@ -121,7 +120,7 @@ def _their_name(data: str) -> str:
 
 
 def _place(result: Result) -> tuple[str, float] | None:
-  """Returns the key of a cell and its place in the list; None for what the data set does not hold."""
+  """The key of a cell and its place in the list; None for what the data set does not hold."""
   cell, corruption = result.cell, parse_corruption(result.cell.condition)
   if cell.attack == "none":
     if corruption is not None:
