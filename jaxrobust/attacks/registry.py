@@ -21,10 +21,11 @@ from jaxrobust.core.threat import Threat
 from jaxrobust.core.validation import is_number
 
 _MODULES = ("pgd", "mim", "square", "fab", "deepfool", "apgd", "mm", "cw", "ddn", "fmn", "ead", "autoattack")
+_SCORE_MODULES = ("nes", "spsa", "nattack", "zoo", "bandits", "simba", "signhunter")
 
 
 def _load() -> None:
-  for module in _MODULES:
+  for module in _MODULES + _SCORE_MODULES:
     importlib.import_module(f"jaxrobust.attacks.{module}")
 
 
@@ -90,7 +91,7 @@ def attack_name(attack: Any) -> str:
 
 
 def attack_id(attack: Any) -> str:
-  """The id used in cells and tables: norm, name, steps where there is more than one, and what is not default.
+  """The id used in cells and tables: norm, name, queries or steps where there is more than one, what is not default.
 
   >>> attack_id(make_attack("pgd", num_steps=20)), attack_id(make_attack("fgsm", norm="l2"))
   ('linf-pgd-20', 'l2-fgsm')
@@ -104,10 +105,13 @@ def attack_id(attack: Any) -> str:
 
 
 def _attack_id(attack: Any) -> str:
-  name, steps = attack_name(attack), attack.num_steps
+  name, steps = attack_name(attack), getattr(attack, "queries", attack.num_steps)
   parts = [attack.threat.name, name, *([str(steps)] if steps > 1 else [])]
   return ",".join(["-".join(parts), *_special(attack, name)])
 
+
+# What an id says by its place. Defaults may depend on all of it but for queries.
+_NAMED = ("norm", "num_steps", "threat")
 
 _known_id = functools.lru_cache(maxsize=1024)(_attack_id)
 
@@ -116,11 +120,11 @@ def _special(attack: Any, name: str) -> list[str]:
   """Returns the hyper-parameters that differ from what the same norm and steps have by default."""
   if not dataclasses.is_dataclass(attack):
     return []
-  values = {key: value for key, value in vars(attack).items() if key not in ("norm", "num_steps", "name", "threat")}
+  values = {key: value for key, value in vars(attack).items() if key not in (*_NAMED, "queries", "name")}
   usual: dict[str, Any] = {field.name: field.default for field in dataclasses.fields(attack)}
   if name in ATTACKS:
     known = inspect.signature(ATTACKS[name]).parameters
-    same = {key: vars(attack)[key] for key in ("norm", "num_steps", "threat") if key in known and key in vars(attack)}
+    same = {key: vars(attack)[key] for key in _NAMED if key in known and key in vars(attack)}
     usual |= vars(ATTACKS[name](**same))
   special = {key: value for key, value in values.items() if value != usual[key]}
   return [f"{key}={value:.6g}" if isinstance(value, float) else f"{key}={value}" for key, value in special.items()]

@@ -18,7 +18,7 @@ from jaxrobust.core.types import Array
 from jaxrobust.engine.example import EngineStats
 from jaxrobust.training.state import as_variables
 
-_BATCHES = (16, 32, 64, 128)
+BATCHES = (16, 32, 64, 128)
 
 
 class BareCost(NamedTuple):
@@ -52,10 +52,22 @@ def _gradient(classifier: Classifier, images: Array, labels: Array) -> Array:
   return jax.grad(loss)(images)
 
 
+def bare_forward(work: Workload, batches: tuple[int, ...] = BATCHES) -> dict[int, float]:
+  """Seconds per image of a forward pass alone, by the batch size, for as many images as there are."""
+  times = {}
+  for batch in batches:
+    if len(work.images) >= batch:
+      classifier, images = spread(work.classifier, work.images[:batch])
+      run = functools.partial(_forward, classifier, images)
+      seconds(run, 1)
+      times[batch] = typical(run) / batch
+  return times
+
+
 def bare_cost(work: Workload) -> BareCost:
   """Measures both at several batch sizes and keeps the cheapest."""
   forward, gradient = [], []
-  for batch in _BATCHES:
+  for batch in BATCHES:
     if len(work.images) < batch:
       break
     classifier, (images, labels) = spread(work.classifier, (work.images[:batch], work.labels[:batch]))

@@ -85,7 +85,8 @@ class EngineOptions:
   def steps_of(self, attack: Attack) -> int:
     """Returns K for an attack."""
     if attack.cost.backward == 0:
-      return min(self.steps_when_forward, attack.num_steps)
+      # Counted in evaluations: a step of many of them keeps the devices as busy as many steps of one.
+      return min(max(self.steps_when_forward // attack.cost.forward, 1), attack.num_steps)
     takes_all = attack.minimal and attack.num_steps >= LONG
     return self.steps_when_minimal if takes_all else self.steps_per_dispatch
 

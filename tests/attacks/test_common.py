@@ -12,7 +12,15 @@ from jaxrobust.attacks.registry import ATTACKS, attack_config, attack_id, list_a
 from jaxrobust.core.errors import InputError, JaxrobustError, UnknownNameError
 
 # Few steps, so that the table stays quick.
-SMALL = {"num_steps": 8, "steps": 8, "binary_search_steps": 2}
+SMALL = {
+  "num_steps": 8,
+  "steps": 8,
+  "binary_search_steps": 2,
+  "queries": 40,
+  "pairs": 4,
+  "samples": 8,
+  "coordinates": 3,
+}
 
 
 def small(name: str, norm: str):

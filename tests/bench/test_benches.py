@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jaxrobust import testing
-from jaxrobust.bench import attacks, corruptions, engine, models, rows, suite, techniques, train
+from jaxrobust.bench import attacks, corruptions, engine, models, queries, rows, suite, techniques, train
 from jaxrobust.bench.bare import BareCost, bare_cost, between
 from jaxrobust.bench.peers import Peers
 from jaxrobust.bench.workloads import Workload
@@ -104,6 +104,22 @@ def test_bench_attacks_searches_for_budgets_and_needs_real_networks(work, monkey
     next(attacks.run())
 
 
+@PEERS
+def test_bench_queries(work, peer):
+  reply = {**peer.reply, "queries": 100} if "peer" in peer.reply else peer.reply
+  options = {"queries": 40, "pairs": 4}
+  contest = queries.QueryContest("nes", options, (16,), "theirs", {"steps": 1}, 3, queries.CONTESTS[0].draws, "0.01")
+  asked = Peer(reply)
+  found = check(queries._compete(contest, "tiny", work, 16, asked, 1), "queries/s")
+  first = found["tiny, nes"]
+  assert first.efficiency > 0 and 0 < first.useful <= 1 and (first.ratio is not None) == ("queries" in reply)
+  assert first.ratio is None or first.ratio == pytest.approx(first.value / 50)
+  assert asked.asked == [{"network": "tiny", "n": 3, "attack": "theirs", "options": {"steps": 1}, "eps": 0.01}]
+  assert found["tiny, nes, efficiency of passes and draws"].value > first.efficiency
+  assert found["tiny, nes, memory of a dispatch"].value > 0
+  assert next(iter(check([queries._bound(work)], "times").values())).value > 0
+
+
 def test_bench_suite(work):
   (row,) = check([suite._compare(work, "clean", 1)], "fraction").values()
   assert "1 cells" in row.name and row.ratio == pytest.approx(1 / row.value)
@@ -180,6 +196,6 @@ def test_peers_answer_or_say_why_not(tmp_path):
 @pytest.mark.smoke
 def test_every_bench_of_the_command_is_there():
   found = {module.__name__.rpartition(".")[2]: module for module in (
-    engine, attacks, train, techniques, models, suite, corruptions
+    engine, attacks, queries, train, techniques, models, suite, corruptions
   )}  # fmt: skip
   assert found.keys() == BENCHES.keys() and all(callable(module.run) for module in found.values())

@@ -109,7 +109,13 @@ def test_ares_curves_come_from_single_runs(classifier, out):
   steps = summary["metrics"]["linf-bim-6,step_size=0.3@8/255"]["value"]
   assert budget["y"][0] == strength["y"][0] == summary["metrics"]["accuracy"]["value"]
   assert strength["y"][-1] == steps and (np.diff(strength["y"]) <= 0).all() and (np.diff(budget["y"]) <= 0).all()
-  assert summary["curves"]["strength: linf-square-20@8/255"]["unit"] == "queries"
+  nes = summary["curves"]["strength: linf-nes-100,pairs=5@8/255"]
+  assert nes["unit"] == "queries" and nes["x"][-1] == 100 and nes["y"][0] == summary["metrics"]["accuracy"]["value"]
+  success = summary["curves"]["success, strength: linf-nes-100,pairs=5@8/255"]
+  np.testing.assert_allclose(1 - np.array(nes["y"]) / nes["y"][0], success["y"], atol=1e-12)
+  zoo = summary["curves"]["strength: l2-zoo-100@1.0"]
+  assert zoo["unit"] == "queries" and zoo["y"][-1] == summary["metrics"]["l2-zoo-100@1.0"]
+  assert "budget: l2-zoo-100" in summary["curves"] and "budget: l2-nes-100,pairs=5-minimum-budget" in summary["curves"]
 
 
 def test_attacks_share_one_clean_pass_and_read_the_same_bits(classifier, tmp_path, monkeypatch):

@@ -48,6 +48,10 @@ def test_ares_has_both_curves_targeted_and_untargeted_in_both_norms():
     for goal in ("", ",targeted"):
       assert f"digits32/clean/{norm}-bim-20,step_size=0.15-minimum-budget{goal}" in found
       assert f"digits32/clean/{norm}-mim-20,step_size=0.15{goal}@{'8/255' if norm == 'linf' else '1.0'}" in found
+      for name in ("nes", "spsa", "nattack"):
+        assert f"digits32/clean/{norm}-{name}-20000-minimum-budget{goal}" in found
+        assert f"digits32/clean/{norm}-{name}-20000{goal}@{'8/255' if norm == 'linf' else '1.0'}" in found
+      assert f"digits32/clean/l2-zoo-20000{goal}" in found
     assert f"digits32/clean/{norm}-deepfool-100" in found
 
 

@@ -65,13 +65,21 @@ def accuracy_vs_budget(distance: np.ndarray, correct: np.ndarray, eps_list: Iter
   return Curve(budgets, robust.mean(1))
 
 
+def success_rate(accuracy: Curve, correct: np.ndarray) -> Curve:
+  """Returns the attack success rate among examples right without an attack, from a curve of accuracy.
+
+  >>> success_rate(Curve([0, 1], [0.75, 0.25]), np.array([1, 1, 1, 0])).y.round(3).tolist()
+  [0.0, 0.667]
+  """
+  share = np.mean(np.asarray(correct, bool))
+  if not share:
+    raise InputError("no example is right without an attack: there is no success rate")
+  return Curve(accuracy.x, 1 - accuracy.y / share)
+
+
 def success_vs_budget(distance: np.ndarray, correct: np.ndarray, eps_list: Iterable[float]) -> Curve:
   """Returns the attack success rate among examples right without an attack, at each budget."""
-  distance, correct = _rows(distance, correct)
-  if not correct.any():
-    raise InputError("no example is right without an attack: there is no success rate")
-  accuracy = accuracy_vs_budget(distance[correct], correct[correct], eps_list)
-  return Curve(accuracy.x, 1 - accuracy.y)
+  return success_rate(accuracy_vs_budget(distance, correct, eps_list), correct)
 
 
 def accuracy_vs_strength(

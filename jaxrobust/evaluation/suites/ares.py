@@ -1,21 +1,26 @@
 """ARES (Dong et al. 2020, arXiv:1912.11852): two curves for each attack, untargeted and targeted, in linf and l2.
 
 Accuracy against budget: distances of minimal attacks (DeepFool, C&W) or of a minimum-budget search around a budget
-attack (FGSM, BIM, MIM): one run serves every eps. Accuracy against strength: one run at the paper's budget (linf 8/255,
-l2 1.0), where each example says after how many steps or queries it broke. Parameters: appendix B; targets are random.
+attack (FGSM, BIM, MIM, NES, SPSA, NATTACK): one run serves every eps. Accuracy against strength: one run at the paper's
+budget (linf 8/255, l2 1.0), where each example says after how many steps or queries it broke; of a minimal attack (ZOO,
+in l2), after how many queries it was within that budget. Success rates are among examples right without an attack.
+Parameters: appendix B; targets are random. Score-based attacks have 20,000 queries, as in the paper, and as there so
+has each attack of a search for budgets.
 
-Black-box attacks of the paper (`nes spsa nattack zoo boundary evolutionary dim`) join where they are registered;
-`square` stands for score-based attacks until then. Transfer needs a source network: `jaxrobust transfer`.
+Black-box attacks of the paper (`boundary evolutionary dim`) join where they are registered. Transfer needs a source
+network: `jaxrobust transfer`.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from jaxrobust.attacks.minimum_budget import MinimumBudget
 from jaxrobust.attacks.registry import ATTACKS, make_attack
+from jaxrobust.core.budget import Budget
 from jaxrobust.core.contract import contract_of
 from jaxrobust.evaluation.metrics.curves import (
   Curve,
@@ -23,6 +28,7 @@ from jaxrobust.evaluation.metrics.curves import (
   accuracy_vs_queries,
   accuracy_vs_strength,
   area,
+  success_rate,
 )
 from jaxrobust.evaluation.suites.entry import SuiteEntry, attack_entry, clean_entry, entry_of, targeted
 from jaxrobust.evaluation.suites.report import Report, SuiteCell
@@ -34,7 +40,7 @@ QUERY_POINTS = 21
 STRENGTH_EPS = {"linf": "8/255", "l2": "1.0"}
 STEP = 0.15
 QUERIES = 20_000
-_SCORE = ("square", "nes", "spsa", "nattack")
+_SCORE = ("nes", "spsa", "nattack")
 _DECISION = ("boundary", "evolutionary")
 
 
@@ -44,11 +50,27 @@ def _iterative(norm: str, small: bool) -> list[Any]:
   return [make_attack("fgsm", norm=norm), make_attack("bim", **steps), make_attack("mim", **steps)]
 
 
+def _score(norm: str, small: bool) -> list[Any]:
+  """Returns NES, SPSA and NATTACK as the paper sets them."""
+  few: dict[str, Any] = {"nes": {"pairs": 5}, "spsa": {"pairs": 5}, "nattack": {"samples": 10}} if small else {}
+  queries = 100 if small else QUERIES
+  return [make_attack(name, norm=norm, queries=queries, **few.get(name, {})) for name in _SCORE]
+
+
+def _zoo(small: bool) -> SuiteEntry:
+  """Returns ZOO, whose distances make its curve of budgets and whose queries at the paper's budget that of strength."""
+  entry = attack_entry("zoo", queries=100 if small else QUERIES)
+  return replace(entry, strengths=(Budget(STRENGTH_EPS["l2"]),))
+
+
 def _budget_curves(norm: str, small: bool) -> list[SuiteEntry]:
-  searches = [entry_of(MinimumBudget(attack, max_items=5 if small else 15)) for attack in _iterative(norm, small)]
+  attacks = [*_iterative(norm, small), *_score(norm, small)]
+  searches = [entry_of(MinimumBudget(attack, max_items=5 if small else 15)) for attack in attacks]
+  zoo = [_zoo(small)] if norm == "l2" else []
   if small:
-    return searches[1:2]
+    return [searches[1], searches[3], *zoo]
   goals = [*searches, *map(targeted, searches), attack_entry("deepfool", norm=norm, num_steps=100)]
+  goals += [*zoo, *map(targeted, zoo)]
   if norm != "l2":
     return goals
   cw = attack_entry("cw", norm=norm, steps=100)
@@ -59,10 +81,10 @@ def _budget_curves(norm: str, small: bool) -> list[SuiteEntry]:
 def _strength_curves(norm: str, small: bool) -> list[SuiteEntry]:
   eps = STRENGTH_EPS[norm]
   iterative = [entry_of(attack, eps) for attack in _iterative(norm, small)[1:]]
-  score = [attack_entry(name, eps, norm=norm, num_steps=20 if small else QUERIES) for name in _SCORE if name in ATTACKS]
+  score = [entry_of(attack, eps) for attack in _score(norm, small)]
   if small:
     return [iterative[0], targeted(iterative[0]), *score[:1]]
-  return [*iterative, *map(targeted, iterative), *score]
+  return [*iterative, *map(targeted, iterative), *score, *map(targeted, score)]
 
 
 @SUITES.register("ares")
@@ -91,7 +113,7 @@ def ares_attacks(setting: Setting) -> Suite:
 
 
 def _metrics(report: Report) -> Summary:
-  """Returns both curves of every attack, and the area under each."""
+  """Returns both curves of every attack, the area under each, and success rates beside accuracies."""
   clean = report.one("id", False)
   metrics: Summary = {"accuracy": None if clean is None else clean.accuracy.plain()}
   curves: Summary = {}
@@ -99,22 +121,43 @@ def _metrics(report: Report) -> Summary:
     for cell in found:
       examples = cell.result.examples
       curve = accuracy_vs_budget(examples["distance"], examples["correct"], BUDGETS[norm])
-      curves[f"budget: {cell.entry.title}"] = {"unit": norm, **curve.plain()}
+      curves |= _both(f"budget: {cell.entry.title}", norm, curve, cell)
       metrics[f"area, budget: {cell.entry.title}"] = area(curve)
+      for budget in cell.entry.strengths:
+        title, reached = f"{cell.entry.title}@{budget.text}", examples[f"reached_query@{budget.text}"]
+        curve = accuracy_vs_strength(reached, examples["correct"], _query_axis(cell), ~examples["nan"])
+        curves |= _both(f"strength: {title}", "queries", curve, cell)
+        metrics[title] = float(curve.y[-1])
+        metrics[f"area, queries: {title}"] = area(curve)
   for _, found in report.groups("strength-"):
     for cell in found:
       unit, curve = _strength_curve(cell)
-      curves[f"strength: {cell.entry.title}"] = {"unit": unit, **curve.plain()}
+      curves |= _both(f"strength: {cell.entry.title}", unit, curve, cell)
       metrics[cell.entry.title] = cell.accuracy.plain()
       metrics[f"area, {unit}: {cell.entry.title}"] = area(curve)
   return {"metrics": metrics, "curves": curves}
+
+
+def _both(title: str, unit: str, accuracy: Curve, cell: SuiteCell) -> Summary:
+  """Returns a curve of accuracy and that of the success rate, if there was anything to attack."""
+  curves = {title: {"unit": unit, **accuracy.plain()}}
+  if cell.result.examples["correct"].any():
+    curves[f"success, {title}"] = {"unit": unit, **success_rate(accuracy, cell.result.examples["correct"]).plain()}
+  return curves
+
+
+def _query_axis(cell: SuiteCell) -> np.ndarray:
+  """Returns some numbers of queries up to all that an attack has."""
+  attack = cell.entry.schedule.stages[0].attack
+  most = contract_of(attack).max_queries or attack.num_steps * attack.cost.forward
+  return np.unique(np.linspace(0, most, QUERY_POINTS).astype(int))
 
 
 def _strength_curve(cell: SuiteCell) -> tuple[str, Curve]:
   """Returns ("steps", accuracy against them), or ("queries", …) where the attack uses no gradient."""
   examples, attack = cell.result.examples, cell.entry.schedule.stages[0].attack
   if contract_of(attack).cost.backward == 0:
-    counts = np.unique(np.linspace(0, attack.num_steps, QUERY_POINTS).astype(int))
+    counts = _query_axis(cell)
     return "queries", accuracy_vs_queries(examples["queries"], examples["correct"], examples["robust"], counts)
   steps = range(attack.num_steps + 1)
   return "steps", accuracy_vs_strength(examples["broken_at"], examples["correct"], steps, examples["robust"])
