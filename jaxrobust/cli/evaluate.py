@@ -115,6 +115,8 @@ def print_summary(out: str, report: Report) -> None:
     print_findings(report)
     for line in missing_lines(report.missing):
       print(line)
+    for finding in summary["findings"]:
+      print(f"{finding['kind']}: {finding['cell']}, {finding['examples']} examples: {finding['text']}")
     print(f"summary: {write_summary(out, report, summary)}")
   else:
     part = report.suite.parts[0]

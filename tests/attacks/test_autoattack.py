@@ -110,7 +110,7 @@ def rounded(variables, images):
 
 
 @pytest.mark.parametrize(
-  "function, kind", [(probabilities, "softmax-output"), (rounded, "zero-gradient"), (rounded, "square-beats-white-box")]
+  "function, kind", [(probabilities, "softmax-output"), (rounded, "zero-gradient"), (rounded, "query-beats-gradient")]
 )
 def test_suspicious_models_are_named(function, kind, tmp_path):
   classifier = Classifier.from_function(function, testing.CLASSES, variables=testing.fixture().variables)

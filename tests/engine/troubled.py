@@ -6,6 +6,7 @@ first one, and how.
 
 from __future__ import annotations
 
+import inspect
 import json
 import sys
 import tempfile
@@ -35,8 +36,8 @@ SHORT = {
   "autoattack": {"num_steps": 5, "queries": 20},
   "autoattack-plus": {"num_steps": 3, "queries": 10},
   "autoattack-rand": {"num_steps": 5},
-  "fgsm": {},
 }
+FEW = {"num_steps": 6, "queries": 40, "pairs": 3, "samples": 6, "coordinates": 2}
 # (slots, devices, K, groups beside the one that the host sees to, processes); the first is the baseline.
 LAYOUTS = (
   (16, 1, 1, 0, 1),
@@ -123,7 +124,8 @@ def main() -> None:
   data = ArraySource("troubled", images, labels, CLASSES)
   found = {}
   for name in sys.argv[1:]:
-    attack = make_attack(name, **SHORT.get(name, {"num_steps": 6}))
+    known = inspect.signature(ATTACKS[name]).parameters
+    attack = make_attack(name, **SHORT.get(name, {key: value for key, value in FEW.items() if key in known}))
     if name in ("apgd-t", "mm", "fab-t"):
       from jaxrobust.attacks.schedule import Cascade, Stage
 

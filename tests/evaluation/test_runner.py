@@ -280,6 +280,6 @@ def test_summary_and_findings_follow_from_the_flags():
   }
   assert summarize(examples)["robust_accuracy"] == 0.25 and summarize(examples)["nan"] == 1
   kinds = {finding["kind"]: finding for finding in find_issues(examples, ["gradient", "score"])}
-  assert set(kinds) == {"nan", "zero-gradient", "softmax-output", "square-beats-white-box"}
-  assert kinds["square-beats-white-box"]["examples"] == 2
+  assert set(kinds) == {"nan", "zero-gradient", "softmax-output", "query-beats-gradient"}
+  assert kinds["query-beats-gradient"]["examples"] == 2
   assert kinds["zero-gradient"]["fraction"] == pytest.approx(1 / 3)

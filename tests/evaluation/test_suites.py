@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 
 from jaxrobust.core.budget import Budget
 from jaxrobust.core.errors import InputError, UnknownNameError
-from jaxrobust.evaluation.suites.suite import SUITES, Setting, make_suite, title_of
+from jaxrobust.evaluation.suites.entry import attack_entry, clean_entry, targeted
+from jaxrobust.evaluation.suites.report import SuiteCell
+from jaxrobust.evaluation.suites.suite import SUITES, Part, Setting, make_suite, title_of
+from jaxrobust.evaluation.suites.summary import query_findings
 
 pytestmark = pytest.mark.smoke
 
@@ -97,3 +103,18 @@ def test_unknown_suites_and_options_are_refused():
   with pytest.raises(InputError, match="conditions of its own"):
     make_suite("oodrb", Setting("digits32", condition="fog-3"))
   assert make_suite("ares-attacks", Setting("digits32")).parts
+
+
+def test_a_query_attack_that_beats_the_gradients_beside_it_is_a_finding():
+  def cell(entry, *robust):
+    flags = np.array(robust, bool)
+    result = SimpleNamespace(examples={"robust": flags, "nan": ~flags & False}, cell=SimpleNamespace(n=len(flags)))
+    return SuiteCell(Part("digits32", "none", (entry,), "g"), entry, result)
+
+  pgd, bim, nes = (attack_entry(name, "8/255") for name in ("pgd", "bim", "nes"))
+  gradients = [cell(pgd, 1, 1, 0), cell(bim, 1, 0, 1)]
+  find = lambda *cells: [(item["cell"], item["examples"]) for item in query_findings(SimpleNamespace(cells=cells))]
+  assert find(*gradients, cell(nes, 0, 0, 0)) == [("linf-nes-20000@8/255", 1)]
+  assert find(*gradients, cell(nes, 1, 0, 0)) == [] and find(cell(nes, 0, 0, 0)) == []
+  other = [attack_entry("nes", "4/255"), attack_entry("nes", "8/255", norm="l2"), targeted(nes), clean_entry()]
+  assert find(*gradients, *(cell(entry, 0, 0, 0) for entry in other)) == []

@@ -18,9 +18,9 @@ import torch
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "jaxrobust" / "bench"))
 import peer_worker
 
-NETWORK, IMAGES, SEEDS = "cnn_a_adv4", 128, (0, 1, 2)
+NETWORK, IMAGES, SEEDS = "cnn_a_adv4", 192, (0, 1, 2)
 SPSA = {"eps": 8 / 255, "delta": 0.001, "lr": 1 / 255, "nb_iter": 10, "nb_sample": 50, "max_batch_size": 50}
-SIMBA = {"attack": "px", "max_iter": 500, "epsilon": 0.2, "order": "random", "freq_dim": 32}
+SIMBA = {"attack": "px", "max_iter": 200, "epsilon": 0.2, "order": "random", "freq_dim": 32}
 ZOO = {"learning_rate": 0.01, "max_iter": 60, "initial_const": 0.5, "nb_parallel": 64}
 
 

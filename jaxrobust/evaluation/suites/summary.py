@@ -22,6 +22,7 @@ from jaxrobust.evaluation.metrics.proportions import proportion
 from jaxrobust.evaluation.suites.report import Report, SuiteCell
 from jaxrobust.evaluation.suites.shifted_datasets import CORRUPTIONS, corruption_of
 from jaxrobust.evaluation.suites.suite import Summary
+from jaxrobust.evaluation.verdicts import BLIND, BLIND_LIMIT, BLIND_TEXT
 from jaxrobust.results.cell import safe_name
 from jaxrobust.results.plain import dumps, plain
 
@@ -39,6 +40,7 @@ def summarize_suite(report: Report) -> Summary:
     **(suite.metrics or attack_metrics)(report),
     "cells": sorted({str(cell.result.cell) for cell in report.cells}),
     "missing": dict(report.missing),
+    "findings": query_findings(report),
   }
 
 
@@ -48,6 +50,29 @@ def write_summary(out: str | Path, report: Report, summary: Mapping[str, Any]) -
   path = Path(out, safe_name(report.model), f"{suite.name}{suite.setting.suffix}.summary.json")
   atomic_write(path, dumps(plain(summary, "summary", null_for_nan=True)))
   return path
+
+
+def query_findings(report: Report) -> list[dict[str, Any]]:
+  """Returns the attacks without gradients that broke what all gradient attacks of the same budget left standing."""
+  groups: dict[tuple, list[SuiteCell]] = {}
+  for cell in report.cells:
+    if cell.attacked and not cell.entry.schedule.minimal:
+      attack, eps, n = cell.entry.schedule.stages[0].attack, cell.entry.eps, cell.result.cell.n
+      key = cell.part.data, cell.part.condition, attack.threat.name, eps and eps.text, cell.entry.targeted, n
+      groups.setdefault(key, []).append(cell)
+  found = []
+  for cells in groups.values():
+    seen = [{stage.attack.access for stage in cell.entry.schedule.stages} for cell in cells]
+    standing = [
+      cell.result.examples["robust"] for cell, access in zip(cells, seen, strict=True) if "gradient" in access
+    ]
+    for cell, access in zip(cells, seen, strict=True):
+      if standing and "gradient" not in access:
+        examples = cell.result.examples
+        count = int((worst_case(standing) & ~examples["robust"] & ~examples["nan"]).sum())
+        if count > BLIND_LIMIT * len(examples["robust"]):
+          found.append({"kind": BLIND, "cell": cell.entry.title, "examples": count, "text": BLIND_TEXT})
+  return found
 
 
 def attack_metrics(report: Report) -> Summary:
