@@ -34,7 +34,8 @@ class EngineOptions:
     steps_when_minimal: the same for long minimal attacks, which take all their steps: no slot falls idle early.
     lookahead: groups of slots that the devices work on while the host sees to another one. 0 on CPU, 1 on
       accelerators, where the host must not stall the device: half of the slots are then in each of two groups.
-    steps_when_forward: the same for attacks without gradients, whose steps are as fast inside a loop.
+    steps_when_forward: the same for attacks without gradients, whose steps are as fast inside a loop; counted in
+      evaluations, so that a step of many is dispatched alone.
     mesh: devices to use; this process's own by default.
     shrink: use fewer slots for the tail of a run, and fewer rows where few are exchanged or judged, at the price of
       compiling for each number.
@@ -85,7 +86,7 @@ class EngineOptions:
   def steps_of(self, attack: Attack) -> int:
     """Returns K for an attack."""
     if attack.cost.backward == 0:
-      # Counted in evaluations: a step of many of them keeps the devices as busy as many steps of one.
+      # A step of many evaluations keeps the devices as busy as many steps of one.
       return min(max(self.steps_when_forward // attack.cost.forward, 1), attack.num_steps)
     takes_all = attack.minimal and attack.num_steps >= LONG
     return self.steps_when_minimal if takes_all else self.steps_per_dispatch

@@ -35,6 +35,8 @@ def test_what_the_caller_sets_wins_everywhere(platform):
   assert (options.lookahead, options.groups) == (3, 4)
   one = EngineOptions.for_platform(64, steps_per_dispatch=32, mesh=mesh(platform))
   assert one.steps_of(make_attack("square", num_steps=8)) == 8, "no more than the attack has"
+  several = [EngineOptions.for_platform(64).steps_of(make_attack(name)) for name in ("signhunter", "bandits", "nes")]
+  assert several == [32, 10, 1], "a step of many evaluations counts as many"
 
 
 def test_slots_are_halved_as_long_as_every_device_has_its_part():
