@@ -56,7 +56,7 @@ def pairwise_agreement(predictions: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True, eq=False)
-class Estimate:
+class AccuracyEstimate:
   """Accuracies under a shift that no label was used for.
 
   Attributes:
@@ -79,7 +79,7 @@ def estimate_accuracy(
   method: str = "aline-s",
   scale: str = "probit",
   least_r2: float = LEAST_R2,
-) -> Estimate:
+) -> AccuracyEstimate:
   """Estimates accuracies under a shift from predictions without labels.
 
   ALine-S reads the line through agreements, agr_ood = a agr_id + b, at each ID accuracy. ALine-D solves, over all pairs
@@ -116,7 +116,7 @@ def estimate_accuracy(
     accuracy = np.clip(line.predict(id_accuracy), 0.0, 1.0)
   else:
     accuracy = _solve_pairs(id_accuracy, here, there, line)
-  return Estimate(accuracy, line, method, _warning(line, least_r2))
+  return AccuracyEstimate(accuracy, line, method, _warning(line, least_r2))
 
 
 def _solve_pairs(id_accuracy: np.ndarray, here: np.ndarray, there: np.ndarray, line: Line) -> np.ndarray:
@@ -140,7 +140,7 @@ def _warning(line: Line, least: float) -> str:
 
 def cells_estimate(
   id_cells: Sequence[Result], ood_cells: Sequence[Result], method: str = "aline-s", scale: str = "probit"
-) -> Estimate:
+) -> AccuracyEstimate:
   """Estimates what cells on shifted data would say, from their predictions alone.
 
   Cells without an attack give accuracies, cells with one robustness: the predictions are those on the attacked images.

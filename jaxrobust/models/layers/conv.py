@@ -27,12 +27,12 @@ from jax.interpreters import ad, batching, mlir
 
 from jaxrobust.core.types import Array
 from jaxrobust.models.layers import conv_cpu
-from jaxrobust.models.layers.conv_cpu import DIMENSIONS, Padding, Window
+from jaxrobust.models.layers.conv_cpu import DIMENSIONS, ConvWindow, Padding
 
-Form = Callable[[Array, Array, Window], Array]
+Form = Callable[..., Array]
 
 
-def _convolve(images: Array, kernel: Array, window: Window) -> Array:
+def _convolve(images: Array, kernel: Array, window: ConvWindow) -> Array:
   return lax.conv_general_dilated(
     images,
     kernel,
@@ -45,13 +45,13 @@ def _convolve(images: Array, kernel: Array, window: Window) -> Array:
   )
 
 
-def _input_gradient(cotangent: Array, kernel: Array, window: Window) -> Array:
+def _input_gradient(cotangent: Array, kernel: Array, window: ConvWindow) -> Array:
   shape = (cotangent.shape[0], *window.image_size, kernel.shape[2] * window.groups)
   images = jax.ShapeDtypeStruct(shape, cotangent.dtype)
   return jax.linear_transpose(lambda images: _convolve(images, kernel, window), images)(cotangent)[0]
 
 
-def _kernel_gradient(images: Array, cotangent: Array, window: Window) -> Array:
+def _kernel_gradient(images: Array, cotangent: Array, window: ConvWindow) -> Array:
   shape = (*window.kernel_size, images.shape[3] // window.groups, cotangent.shape[3])
   kernel = jax.ShapeDtypeStruct(shape, images.dtype)
   return jax.linear_transpose(lambda kernel: _convolve(images, kernel, window), kernel)(cotangent)[0]
@@ -72,7 +72,7 @@ def _make_primitive(name: str, plain: Form, on_cpu: Form, rows_only: bool) -> Pr
   mlir.register_lowering(primitive, mlir.lower_fun(plain, multiple_results=False))
   mlir.register_lowering(primitive, mlir.lower_fun(on_cpu, multiple_results=False), platform="cpu")
 
-  def batch(arguments: Any, axes: Any, *, window: Window) -> tuple[Array, int]:
+  def batch(arguments: Any, axes: Any, *, window: ConvWindow) -> tuple[Array, int]:
     first, second = arguments
     if rows_only and axes[1] is None:
       rows = jnp.moveaxis(first, axes[0], 0)
@@ -86,11 +86,11 @@ def _make_primitive(name: str, plain: Form, on_cpu: Form, rows_only: bool) -> Pr
 
 
 @functools.cache
-def _eager(primitive: Primitive, window: Window) -> Callable[..., Array]:
+def _eager(primitive: Primitive, window: ConvWindow) -> Callable[..., Array]:
   return jax.jit(functools.partial(primitive.bind, window=window))
 
 
-def _abstract(plain: Form, first: Any, second: Any, *, window: Window) -> Any:
+def _abstract(plain: Form, first: Any, second: Any, *, window: ConvWindow) -> Any:
   out = jax.eval_shape(functools.partial(plain, window=window), _shape(first), _shape(second))
   return first.update(shape=out.shape, dtype=out.dtype, weak_type=False)
 
@@ -138,7 +138,8 @@ def conv2d(
     raise TypeError(f"images are {images.dtype} and the kernel {kernel.dtype}: cast one of them")
   # What is asked for here, not where the program is lowered.
   precision = jax.config.jax_default_matmul_precision  # type: ignore[attr-defined]
-  window = Window(images.shape[1:3], kernel.shape[:2], strides, padding, dilation, groups, precision)
+  size, taps = (images.shape[1], images.shape[2]), (kernel.shape[0], kernel.shape[1])
+  window = ConvWindow(size, taps, strides, padding, dilation, groups, precision)
   return _conv_p.bind(images, kernel, window=window)
 
 

@@ -33,8 +33,8 @@ _TALL = 8
 _MERGED_CHANNELS = 16
 
 
-class Window(NamedTuple):
-  """What a convolution is beside its arrays.
+class ConvWindow(NamedTuple):
+  """Says what a convolution is beside its arrays.
 
   Attributes:
     image_size, kernel_size: height and width.
@@ -60,12 +60,12 @@ class Window(NamedTuple):
     return (self.image_size[axis] + sum(self.padding[axis]) - reach - 1) // self.strides[axis] + 1
 
 
-def convolve(images: Array, kernel: Array, window: Window) -> Array:
+def convolve(images: Array, kernel: Array, window: ConvWindow) -> Array:
   """Convolves (N, H, W, C) with (H, W, C / groups, O)."""
   return _convolve(images, kernel, window.strides, window.padding, window.dilation, window.groups)
 
 
-def input_gradient(cotangent: Array, kernel: Array, window: Window) -> Array:
+def input_gradient(cotangent: Array, kernel: Array, window: ConvWindow) -> Array:
   """Convolves the stretched cotangent with the flipped, transposed kernel."""
   pads = []
   for axis in range(2):
@@ -82,7 +82,7 @@ def input_gradient(cotangent: Array, kernel: Array, window: Window) -> Array:
   return _convolve(cotangent, flipped, (1, 1), pads, window.dilation, groups, window.strides)
 
 
-def kernel_gradient(images: Array, cotangent: Array, window: Window) -> Array:
+def kernel_gradient(images: Array, cotangent: Array, window: ConvWindow) -> Array:
   """Returns the gradient (H, W, C / groups, O) by the kernel."""
   shape = (*window.kernel_size, images.shape[3] // window.groups, cotangent.shape[3])
   if window.groups == 1 and window.kernel_size[0] * window.kernel_size[1] <= _MOST_OFFSETS:
