@@ -57,7 +57,7 @@ class MinimumBudget:
   max_items: int = 15
   largest: float = 64.0
   name: str = "minimum-budget"
-  complete: ClassVar[bool] = False
+  stops: ClassVar[tuple[int, ...]] = ()
 
   def __post_init__(self) -> None:
     if contract_of(self.attack).minimal:

@@ -27,15 +27,12 @@ class Item(NamedTuple):
     target: the class to steer to, or -1.
     eps: the budget of this item.
     memo: numbers the rule carries along (a bisection's bounds); plain floats, so they can be saved.
-    stops: numbers of steps after which the candidate is judged, in rising order; without any the attack ends at its
-      first success. With some it takes all steps whatever it finds, as transfer wants it.
   """
 
   stage: int
   target: int
   eps: float
   memo: tuple[float, ...] = ()
-  stops: tuple[int, ...] = ()
 
 
 class Outcome(NamedTuple):
@@ -108,7 +105,8 @@ class Schedule(Protocol):
     minimal: whether the closest success counts, instead of the first.
     max_items: how often a stage may run on an example.
     name: for ids and tables; None where the attack's own will do.
-    complete: whether items take all their steps, whatever they find: images for other classifiers than the attacked.
+    stops: numbers of steps after which candidates are judged, in rising order: items then take all their steps,
+      whatever they find, for other classifiers than the attacked. Without any, budget attacks end at a success.
   """
 
   @property
@@ -124,7 +122,7 @@ class Schedule(Protocol):
   def name(self) -> str | None: ...
 
   @property
-  def complete(self) -> bool: ...
+  def stops(self) -> tuple[int, ...]: ...
 
   def first(self, example: Example) -> Item | None: ...
 
@@ -151,7 +149,7 @@ class Cascade:
   name: str | None = None
   adaptive: bool = False
   max_items: ClassVar[int] = 1
-  complete: ClassVar[bool] = False
+  stops: ClassVar[tuple[int, ...]] = ()
 
   def __post_init__(self) -> None:
     if not self.stages:
@@ -221,7 +219,7 @@ class CleanPass:
   minimal: bool = False
   max_items: ClassVar[int] = 1
   name: ClassVar[str | None] = None
-  complete: ClassVar[bool] = False
+  stops: ClassVar[tuple[int, ...]] = ()
 
   def first(self, example: Example) -> Item | None:
     return None
@@ -246,7 +244,6 @@ class AllSteps:
   minimal: ClassVar[bool] = False
   max_items: ClassVar[int] = 1
   name: ClassVar[str | None] = None
-  complete: ClassVar[bool] = True
 
   def __post_init__(self) -> None:
     contract = contract_of(self.stage.attack)
@@ -272,7 +269,7 @@ class AllSteps:
       return None
     rank = self.stage.rank
     target = example.target if rank is None else int(example.ranking[rank - 1])
-    return Item(0, target, self.budgets[number], (float(number),), self.stops)
+    return Item(0, target, self.budgets[number], (float(number),))
 
 
 def rank_wrong_classes(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:

@@ -44,14 +44,17 @@ class FixedBatches:
   minimal: ClassVar[bool] = False
   max_items: ClassVar[int] = 1
   name: ClassVar[str | None] = None
-  complete: ClassVar[bool] = True
 
   @property
   def stages(self) -> tuple[Stage, ...]:
     return (self.stage,)
 
+  @property
+  def stops(self) -> tuple[int, ...]:
+    return (self.stage.attack.num_steps,)
+
   def first(self, example: Example) -> Item | None:
-    return Item(0, -1, self.budgets[example.position], stops=(self.stage.attack.num_steps,))
+    return Item(0, -1, self.budgets[example.position])
 
   def follow(self, example: Example, item: Item, outcome: Outcome) -> Item | None:
     del example, item, outcome

@@ -200,9 +200,10 @@ def _drive(
     going = engine.turn()
     batch = engine.collect()
     verdicts.record(batch)
-    for verdict in batch:
-      if verdict.image is not None and verdict.broken(budget):
-        adversarial[verdict.position] = verdict.image
+    for row in np.flatnonzero(batch.broken(budget)).tolist():
+      image = batch.images[row]
+      if image is not None:
+        adversarial[batch["position"][row]] = image
     if progress is not None:
       progress(engine.stats)
 

@@ -18,6 +18,9 @@ from jaxrobust.core.mesh import place_rows, row_sharding
 from jaxrobust.engine import judge as judging
 from jaxrobust.engine import slots as programs
 
+Fetch = tuple[np.ndarray, Any, np.ndarray]
+"""Numbers of the rows that were asked for, an array to come, and the places of these rows in it."""
+
 # Up to this part of the rows of a device are gathered there before they travel.
 _FEW = 4
 
@@ -32,6 +35,8 @@ class Device:
   def __init__(self, mesh: Mesh):
     self.mesh = mesh
     self.waited = 0.0
+    # The devices of a CPU share the host's memory: there is nothing to save.
+    self.gathers = mesh.devices.flat[0].platform != "cpu"
 
   def place(self, rows: Any) -> Any:
     """Returns host rows on their way into a program."""
@@ -66,22 +71,33 @@ class Device:
     self.waited += time.perf_counter() - start
     return result
 
-  def read_rows(self, array: Any, rows: Sequence[int]) -> list[np.ndarray]:
-    """Waits for some rows of an array; only they travel."""
-    if isinstance(array, np.ndarray):
-      return [array[row] for row in rows]
+  def fetch(self, array: Any, rows: np.ndarray) -> list[Fetch]:
+    """Sends for some rows of an array, of which few are gathered before they travel; `read_fetched` waits for them."""
+    if isinstance(array, np.ndarray):  # Of a run that was continued.
+      return [(np.arange(len(rows)), array, rows)]
     local = array.shape[0] // self.mesh.size
     few = max(local // _FEW, 1)
-    found: dict[int, np.ndarray] = {}
+    parts: list[Fetch] = []
     for shard in array.addressable_shards:
       first = shard.index[0].start or 0
-      mine = [row for row in rows if first <= row < first + local]
-      places = [row - first for row in mine]
-      if 0 < len(mine) <= few and shard.device.platform != "cpu":  # A CPU's devices share the host's memory.
-        found |= zip(mine, self.read(_rows(shard.data, np.resize(places, few))), strict=False)
-      elif mine:
-        found |= zip(mine, self.read(shard.data)[places], strict=True)
-    return [found[row] for row in rows]
+      which = np.flatnonzero((rows >= first) & (rows < first + local))
+      places = rows[which] - first
+      if self.gathers and 0 < len(which) <= few:
+        parts.append((which, self.gather(shard.data, np.resize(places, few)), np.arange(len(which))))
+      elif len(which):
+        parts.append((which, shard.data, places))
+    return parts
+
+  def gather(self, array: Any, rows: np.ndarray) -> Any:
+    return _rows(array, rows)
+
+  def read_fetched(self, parts: Sequence[Fetch]) -> list[np.ndarray]:
+    """Waits for rows and returns each as an array of its own."""
+    found: dict[int, np.ndarray] = {}
+    for which, data, places in parts:
+      rows = self.read(data)
+      found |= zip(which.tolist(), (rows[place].copy() for place in places), strict=True)
+    return [found[number] for number in range(len(found))]
 
 
 @jax.jit

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from jax.sharding import Mesh
 
-from jaxrobust.engine.example import WorkItem
 from jaxrobust.engine.judge import Candidates, empty_outbox
 
 # Half as many places as slots, but up to this many not fewer: small batches waste a device.
@@ -26,38 +26,50 @@ class Outbox:
   """Places on each device, filled one after the other.
 
   Attributes:
-    rows: places over all devices. local: on each.
+    size: places over all devices. local: on each.
     candidates: what is in them.
-    items: (place counted over all devices, item, steps after which the candidate was taken).
+    rows, stops: the example of each place, -1 for none, and the steps after which its candidate was taken.
+    used: places in use on each device.
   """
 
   def __init__(self, slots: int, image_shape: tuple[int, ...], witness: Any, mesh: Mesh):
-    self.devices = mesh.size
-    self.local = places_per_device(slots, self.devices)
-    self.rows = self.local * self.devices
-    self.candidates: Candidates = empty_outbox(self.rows, image_shape, witness, mesh)
-    self.items: list[tuple[int, WorkItem, int]] = []
-    self.used = [0] * self.devices
+    self.local = places_per_device(slots, mesh.size)
+    self.size = self.local * mesh.size
+    self.candidates: Candidates = empty_outbox(self.size, image_shape, witness, mesh)
+    self.rows, self.stops = (np.full(self.size, -1, np.int64) for _ in range(2))
+    self.used = np.zeros(mesh.size, np.int64)
 
-  def room(self, needed: list[int]) -> bool:
-    """Returns whether each device has so many places left."""
-    return all(used + more <= self.local for used, more in zip(self.used, needed, strict=True))
+  def __len__(self) -> int:
+    return int(self.used.sum())
 
-  def add(self, device: int, work: WorkItem, stop: int) -> int:
-    """Keeps a place on a device for an item's candidate and returns it, counted there."""
-    place = self.used[device]
-    self.used[device] += 1
-    self.items.append((device * self.local + place, work, stop))
-    return place
+  @property
+  def waiting(self) -> np.ndarray:
+    """The examples whose candidates are in it."""
+    return self.rows[self.rows >= 0]
+
+  def fits(self, devices: np.ndarray) -> bool:
+    """Returns whether there is room for a candidate on each of these devices."""
+    return bool((self.used + np.bincount(devices, minlength=len(self.used)) <= self.local).all())
+
+  def add(self, devices: np.ndarray, rows: np.ndarray, stops: np.ndarray | int) -> np.ndarray:
+    """Keeps places for candidates on these devices, and returns them, counted on each; there must be room."""
+    places = self.used[devices]
+    for device in range(len(self.used)):
+      here = devices == device
+      places[here] += np.arange(here.sum())
+    self.used += np.bincount(devices, minlength=len(self.used))
+    self.rows[devices * self.local + places], self.stops[devices * self.local + places] = rows, stops
+    return places
 
   @property
   def judged_rows(self) -> int:
     """The places per device that a judgment must cover: a quarter of them if that is enough, else all."""
     quarter = self.local // 4
-    return quarter if quarter >= 4 and max(self.used) <= quarter else self.local
+    return quarter if quarter >= 4 and self.used.max() <= quarter else self.local
 
-  def take(self, rows: int) -> list[tuple[int, WorkItem, int]]:
-    """Empties the outbox; returns the items by their places in a judgment of so many rows per device."""
-    items = [(place // self.local * rows + place % self.local, work, stop) for place, work, stop in self.items]
-    self.items, self.used = [], [0] * self.devices
-    return items
+  def take(self, local: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Empties the outbox; returns examples, their places in a judgment of so many rows per device, and their stops."""
+    used = np.flatnonzero(self.rows >= 0)
+    taken = self.rows[used], used // self.local * local + used % self.local, self.stops[used]
+    self.rows[:], self.used[:] = -1, 0
+    return taken

@@ -1,14 +1,16 @@
-"""What has been sent to the devices and not been taken in yet; arrays here are futures."""
+"""What has been sent to the devices and not been taken in yet; arrays here are futures.
+
+`rows` are those of the table of examples, `places` the rows of the same examples in the arrays to come.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from jaxrobust.engine.example import Examples, WorkItem
-from jaxrobust.engine.program import Program
+from jaxrobust.engine.example import Examples
 
 
 @dataclass
@@ -23,7 +25,7 @@ class CleanBatch:
 
   turn: int
   positions: np.ndarray
-  rows: Examples
+  examples: Examples
   packed: list[Any]
   logits: np.ndarray | None = None
 
@@ -33,20 +35,24 @@ class Departures:
   """Items that left their slots.
 
   Attributes:
-    works, rows: the items, and their rows in `status` and `images`.
-    verified: items that a peek has judged already: (item, row, slot in `packed`).
-    failed: items that found nothing and have nothing left to judge. All others wait in the outbox.
+    pool: number of the pool they left.
+    status: what their slots have counted, to come.
+    packed: of a peek, the judgments to come of all slots of the group. slots: those that they left.
+    images: the candidates of those that a peek has judged, where somebody wants them.
+    verified: which a peek has judged already.
+    failed: which found nothing and have nothing left to judge. All others wait in the outbox.
   """
 
   turn: int
-  program: Program
+  pool: int
   status: Any
   images: Any
-  packed: Any = None
-  works: list[WorkItem] = field(default_factory=list)
-  rows: list[int] = field(default_factory=list)
-  verified: list[tuple[WorkItem, int, int]] = field(default_factory=list)
-  failed: list[WorkItem] = field(default_factory=list)
+  packed: Any
+  rows: np.ndarray
+  places: np.ndarray
+  slots: np.ndarray
+  verified: np.ndarray
+  failed: np.ndarray
 
 
 @dataclass
@@ -54,15 +60,26 @@ class Judged:
   """Candidates at the judges.
 
   Attributes:
-    entries: (row in the arrays, item, steps after which the candidate was taken).
+    stops: steps after which each candidate was taken; -1 for an item without pauses.
     packed: the judgments to come, one array per judge. images: the candidates, where somebody wants them.
   """
 
   turn: int
-  entries: list[tuple[int, WorkItem, int]]
+  rows: np.ndarray
+  places: np.ndarray
+  stops: np.ndarray
   packed: list[Any]
   images: Any = None
 
-  @property
-  def works(self) -> list[WorkItem]:
-    return [work for _, work, _ in self.entries]
+
+@dataclass
+class Fetched:
+  """Images of successes on their way to the host, as `Device.fetch` returned them, and their distances."""
+
+  turn: int
+  rows: np.ndarray
+  distance: np.ndarray
+  images: Any
+
+
+Pending = CleanBatch | Departures | Judged | Fetched

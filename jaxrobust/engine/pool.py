@@ -1,4 +1,4 @@
-"""A pool: the slots of one attack, what sits in them, and what waits.
+"""A pool: the slots of one attack, the items in them, and what waits.
 
 The host side of `slots`. A pool has one group of slots or more; a turn of a group reads which of its slots fell idle,
 exchanges their items for waiting ones and makes one dispatch. It reads only what it dispatched in an earlier turn, so
@@ -16,7 +16,6 @@ import numpy as np
 
 from jaxrobust.attacks.schedule import Stage
 from jaxrobust.engine.device import Device
-from jaxrobust.engine.example import WorkItem
 from jaxrobust.engine.options import tail_size
 from jaxrobust.engine.program import Program, Slots, empty_slots
 from jaxrobust.engine.slots import ACTIVE, FOUND
@@ -65,26 +64,24 @@ class SlotGroup:
 
   Attributes:
     slots: on the devices; None before the first item.
-    items: what sits in each slot.
-    occupied: where something does. fresh: where it came after the last dispatch.
+    rows: the example in each slot, as a row of the table; -1 for none. fresh: where it came after the last dispatch.
     flags: of the last dispatch, not read yet.
     judgment: of the last dispatch, if that was a peek.
+    active: slots with something in them.
   """
 
   slots: Slots | None = None
-  items: list[WorkItem | None] = field(default_factory=list)
-  occupied: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
+  rows: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
   fresh: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
   flags: Any = None
   judgment: Any = None
   active: int = 0
 
-  def fill(self, slots: Slots, items: list[WorkItem | None]) -> None:
-    """Takes over slots that hold these items."""
-    self.slots, self.items = slots, items
-    self.occupied = np.array([item is not None for item in items], bool)
-    self.fresh = np.zeros(len(items), bool)
-    self.active = int(self.occupied.sum())
+  def fill(self, slots: Slots, rows: np.ndarray, fresh: np.ndarray | None = None) -> None:
+    """Takes over slots that hold the items of these examples."""
+    self.slots, self.rows = slots, rows
+    self.fresh = np.zeros(len(rows), bool) if fresh is None else fresh
+    self.active = int((rows >= 0).sum())
     self.flags = self.judgment = None
 
 
@@ -104,7 +101,7 @@ class Pool:
     self.program, self.arrays, self.stages, self.sizes = program, arrays, stages, sizes
     self.image_shape = image_shape
     self.stage_keys = [(stage.number, stage.restart) for stage in stages]
-    self.queue: deque[WorkItem] = deque()
+    self.queue: deque[int] = deque()
     self.groups = [SlotGroup() for _ in range(groups)]
     self.turns = 0
     self.rate = SuccessRate()
@@ -132,7 +129,7 @@ class Pool:
   @property
   def full(self) -> bool:
     """Whether a dispatch would leave no slot empty; a peek empties slots before the step that follows it."""
-    size = sum(len(group.items) or self.sizes[0] for group in self.groups)
+    size = sum(len(group.rows) or self.sizes[0] for group in self.groups)
     return self.load >= size * (2 if self.peeking else 1)
 
   def next_group(self) -> SlotGroup:
@@ -144,32 +141,32 @@ class Pool:
         return group
     return self.groups[0]
 
-  def idle_rows(self, group: SlotGroup, device: Device) -> tuple[np.ndarray, np.ndarray]:
+  def idle_slots(self, group: SlotGroup, device: Device) -> tuple[np.ndarray, np.ndarray]:
     """Reads the flags of a group's last dispatch; returns the slots that fell idle and which of them succeeded."""
     if group.flags is None:
       return np.zeros(0, int), np.zeros(0, bool)
     flags = device.read(group.flags)
     peeked, group.flags = group.judgment is not None, None
-    rows = np.flatnonzero((flags != ACTIVE) & group.occupied)
-    found = flags[rows] == FOUND
+    idle = np.flatnonzero((flags != ACTIVE) & (group.rows >= 0))
+    found = flags[idle] == FOUND
     if peeked:
       self.rate.add(group.active, int(found.sum()))
     elif not self.peeking:  # A success at the first point that an item evaluates comes from no move.
-      moved = group.occupied & ~group.fresh
-      self.rate.add(int(moved.sum()), int((found & ~group.fresh[rows]).sum()))
-    return rows, found
+      moved = (group.rows >= 0) & ~group.fresh
+      self.rate.add(int(moved.sum()), int((found & ~group.fresh[idle]).sum()))
+    return idle, found
 
   def fit(self, group: SlotGroup, device: Device, draining: bool) -> None:
     """Makes the slots of a group, or fewer of them for the tail of a run."""
     if group.slots is None:
       size = self._fitting(self.load, self.sizes[0]) if draining else self.sizes[0]
-      group.fill(empty_slots(self.program, self.arrays, size, self.image_shape), [None] * size)
+      group.fill(empty_slots(self.program, self.arrays, size, self.image_shape), np.full(size, -1))
     elif draining:
       # Slots stay on their device, so that the fullest one counts.
-      fullest = int(group.occupied.reshape(self.devices, -1).sum(1).max())
+      fullest = int((group.rows >= 0).reshape(self.devices, -1).sum(1).max())
       rows = max(group.active + len(self.queue), fullest * self.devices, SMALLEST_SHRUNK)
-      wanted = self._fitting(rows, len(group.items))
-      if wanted < len(group.items):
+      wanted = self._fitting(rows, len(group.rows))
+      if wanted < len(group.rows):
         self._shrink(group, device, wanted)
 
   def _fitting(self, rows: int, now: int) -> int:
@@ -177,28 +174,23 @@ class Pool:
 
   def _shrink(self, group: SlotGroup, device: Device, size: int) -> None:
     """Moves the live slots into `size` slots, each within its device."""
-    old, new = len(group.items) // self.devices, size // self.devices
-    rows = np.full((self.devices, new), old, np.int32)
-    items: list[WorkItem | None] = [None] * size
-    fresh = np.zeros(size, bool)
-    for at in range(self.devices):
-      live = np.flatnonzero(group.occupied[at * old : (at + 1) * old])
-      rows[at, : len(live)] = live
-      for place, row in enumerate(live):
-        items[at * new + place], fresh[at * new + place] = group.items[at * old + row], group.fresh[at * old + row]
-    slots = device.compact(self.program, self.arrays, group.slots, device.put(rows.reshape(-1)))
-    group.fill(slots, items)
-    group.fresh = fresh
+    old = len(group.rows) // self.devices
+    # Those in use first, each device's own.
+    order = np.argsort((group.rows < 0).reshape(self.devices, old), axis=1, kind="stable")[:, : size // self.devices]
+    kept = (order + np.arange(self.devices)[:, None] * old).reshape(-1)
+    places = np.where(group.rows[kept] >= 0, order.reshape(-1), old).astype(np.int32)
+    slots = device.compact(self.program, self.arrays, group.slots, device.put(places))
+    group.fill(slots, group.rows[kept], group.fresh[kept] & (group.rows[kept] >= 0))
 
-  def rows_to_exchange(self, group: SlotGroup, leaving: np.ndarray) -> list[list[int]]:
+  def slots_to_exchange(self, group: SlotGroup, leaving: np.ndarray) -> list[np.ndarray]:
     """Returns, for each device, the slots that are emptied or filled: idle ones, and free ones if there is work."""
-    local = len(group.items) // self.devices
+    local = len(group.rows) // self.devices
     wanted = len(self.queue) - len(leaving)
-    free = np.flatnonzero(~group.occupied) if wanted > 0 else np.zeros(0, int)
+    free = np.flatnonzero(group.rows < 0) if wanted > 0 else np.zeros(0, int)
     # One of each device in turn: the last waiting items spread over all of them.
     free = free[np.argsort(free % local, kind="stable")][:wanted] if len(free) else free
-    rows = np.concatenate([leaving, free]).astype(int)
-    return [rows[rows // local == device].tolist() for device in range(self.devices)]
+    slots = np.concatenate([leaving, free]).astype(np.int64)
+    return [slots[slots // local == device] for device in range(self.devices)]
 
 
 def exchange_widths(local: int, outbox: int) -> tuple[int, ...]:

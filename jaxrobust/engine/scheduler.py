@@ -26,17 +26,18 @@ from jaxrobust.core.keys import CLEAN_STAGE, item_key_data
 from jaxrobust.core.threat import Norm
 from jaxrobust.core.types import Attack
 from jaxrobust.engine.device import Device
-from jaxrobust.engine.example import CleanLogits, EngineStats, Examples, Source, Verdict, WorkItem
-from jaxrobust.engine.exchange import exchange_rows
+from jaxrobust.engine.example import CleanLogits, EngineStats, Examples, Source
+from jaxrobust.engine.exchange import exchange_slots
 from jaxrobust.engine.judge import unpack_judgment
 from jaxrobust.engine.memory import fitting_size, group_size
 from jaxrobust.engine.options import EngineOptions
 from jaxrobust.engine.outbox import Outbox
-from jaxrobust.engine.pending import CleanBatch, Departures, Judged
+from jaxrobust.engine.pending import CleanBatch, Departures, Judged, Pending
 from jaxrobust.engine.pool import Pool, SlotGroup
 from jaxrobust.engine.program import Program, witness_shape
 from jaxrobust.engine.reader import Reader
 from jaxrobust.engine.starts import POOL, StartPool
+from jaxrobust.engine.table import ExampleRow, ExampleTable, Verdicts, join
 from jaxrobust.engine.take_in import take_in
 from jaxrobust.engine.trial import check_query_budget, check_step
 
@@ -91,7 +92,7 @@ class Engine:
     self.classifier = jax.device_put(classifier, everywhere)
     self.victims = tuple(self.classifier if one is classifier else jax.device_put(one, everywhere) for one in victims)
     # Images for others alone are judged by them alone.
-    self.judges = self.victims if schedule.complete else (self.classifier, *self.victims)
+    self.judges = self.victims if schedule.stops else (self.classifier, *self.victims)
     self.schedule, self.source, self.eps, self.seed, self.targeted = schedule, source, eps, seed, targeted
     self.samples, self.verdict_samples = samples, verdict_samples
     self.clean = clean
@@ -105,15 +106,17 @@ class Engine:
     self._threat_arrays = jax.device_put(arrays, everywhere)
     self.tolerance = self.threat.tolerance(source.image_shape)
     self.pools, self.pool_of = self._make_pools(attacks)
+    self.has_candidate = np.array([pool.program.rule.candidate for pool in self.pool_of], bool)
     self.group_size, _ = group_size(self.options, source.image_shape, len(source), 1)
     first = next(iter(self.pools), None)
     witness = witness_shape(first.program, first.arrays, source.image_shape) if first else None
     self.outbox = Outbox(self.group_size, source.image_shape, witness, mesh)
-    self.reader = Reader(source, self.outbox.rows, classifier.num_classes)
+    self.reader = Reader(source, self.outbox.size, classifier.num_classes)
+    self.examples = ExampleTable(self.judges[0].num_classes, len(self.budgets), eps, self.tolerance)
     self.image_type = np.dtype(np.float32)  # What the source has; known from the first batch on.
     self.turns = 0
-    self.pending: deque[CleanBatch | Departures | Judged] = deque()
-    self.verdicts: list[Verdict] = []
+    self.pending: deque[Pending] = deque()
+    self.verdicts: list[Verdicts] = []
     self.starts: StartPool | None = None
     if any(pool.program.rule.needs_start for pool in self.pools):
       self.starts = self._make_starts(start_pool)
@@ -134,7 +137,7 @@ class Engine:
         steps=self.options.steps_of(attack),
         mesh=self.options.devices,
         budgets=self.budgets if attack.minimal else (),
-        complete=self.schedule.complete,
+        complete=bool(self.schedule.stops),
       )
       if program not in pools:
         shape, arrays = self.source.image_shape, self._threat_arrays  # The stages of a schedule share one threat.
@@ -151,8 +154,8 @@ class Engine:
   def _make_starts(self, pool: Examples | None) -> StartPool:
     rows = self.source.take(np.arange(min(len(self.source), POOL))) if pool is None else pool
     predictions = []
-    for first in range(0, len(rows.ids), self.outbox.rows):
-      part = Examples(*(column[first : first + self.outbox.rows] for column in rows))
+    for first in range(0, len(rows.ids), self.outbox.size):
+      part = Examples(*(column[first : first + self.outbox.size] for column in rows))
       logits = unpack_judgment(self.device.read(self._judge_clean(part, (self.classifier,))[0]))[0][: len(part.ids)]
       predictions.append(np.where(np.isfinite(logits).all(1), logits.argmax(1), -1))
     return StartPool(rows.images, np.asarray(rows.labels), np.concatenate(predictions))
@@ -160,18 +163,18 @@ class Engine:
   @property
   def slots(self) -> int:
     """Slots of the largest pool, or the rows of a clean pass where there is none."""
-    return max((pool.sizes[0] * len(pool.groups) for pool in self.pools), default=self.outbox.rows)
+    return max((pool.sizes[0] * len(pool.groups) for pool in self.pools), default=self.outbox.size)
 
-  def run(self) -> Iterator[Verdict]:
+  def run(self) -> Iterator[ExampleRow]:
     """Yields each verdict as soon as it is verified; the order depends on outcomes only."""
     going = True
     while going:
       going = self.turn()
       yield from self.collect()
 
-  def collect(self) -> list[Verdict]:
+  def collect(self) -> Verdicts:
     """Returns the verdicts since the last call."""
-    ready, self.verdicts = self.verdicts, []
+    ready, self.verdicts = join(self.verdicts, self.examples), []
     self.stats.examples += len(ready)
     return ready
 
@@ -201,7 +204,7 @@ class Engine:
       left = next((pool for pool in self.pools if pool.load), None)
       if left is not None:
         self._step(left, draining=True)
-      elif self.outbox.items:
+      elif len(self.outbox):
         self.flush()
       else:
         return False
@@ -209,45 +212,37 @@ class Engine:
 
   def _awaited(self) -> bool:
     """Returns whether anything is under way that may be followed by another item."""
-    waiting = [work for _, work, _ in self.outbox.items]
-    for entry in self.pending:
-      if isinstance(entry, CleanBatch):
-        return True
-      waiting += entry.works
-    more = self.schedule.max_items > 1
-    last = len(self.schedule.stages) - 1
-    return any(more or (work.item.stage < last and not work.found) for work in waiting)
+    if any(isinstance(entry, CleanBatch) for entry in self.pending):
+      return True
+    under_way = (entry.rows for entry in self.pending if isinstance(entry, Departures | Judged))
+    rows = np.concatenate([self.outbox.waiting, *under_way])
+    more, last = self.schedule.max_items > 1, len(self.schedule.stages) - 1
+    return bool((more | (self.examples["item_stage"][rows] < last) & ~self.examples["found"][rows]).any())
 
   @property
   def opened(self) -> int:
     """Examples that have been through the clean pass."""
     return self.reader.position - sum(len(entry.positions) for entry in self.pending if isinstance(entry, CleanBatch))
 
-  def stages_at_work(self) -> Iterator[int]:
-    """Yields the stage of every item that is in a slot, waits for one, or has not been booked out of it yet."""
-    for pool in self.pools:
-      yield from (work.item.stage for group in pool.groups for work in group.items if work is not None)
-      yield from (work.item.stage for work in pool.queue)
-    yield from (work.item.stage for work in self._leaving())
-
-  def _leaving(self) -> list[WorkItem]:
-    return [work for entry in self.pending if isinstance(entry, Departures) for work in entry.works]
-
-  def stages_to_judge(self) -> Iterator[int]:
-    """Yields the stage of every item that waits for its judgment."""
-    leaving = set(map(id, self._leaving()))
-    waiting = [work for _, work, _ in self.outbox.items]
-    waiting += [work for entry in self.pending if isinstance(entry, Judged) for work in entry.works]
-    yield from (work.item.stage for work in waiting if id(work) not in leaving)
+  def items_left(self) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the stages of all items, and which of them have left their slots and wait for a judgment alone."""
+    to_judge = np.zeros(len(self.examples.records), bool)
+    to_judge[self.outbox.waiting] = True
+    for kind, waits in ((Judged, True), (Departures, False)):  # What slots have counted is taken in first.
+      for entry in self.pending:
+        if isinstance(entry, kind):
+          to_judge[entry.rows] = waits
+    rows = np.flatnonzero(self.examples["open"] & ~self.examples["decided"])
+    return self.examples["item_stage"][rows], to_judge[rows]
 
   def _step(self, pool: Pool, draining: bool) -> None:
     """Makes one turn of a group of slots."""
     group = pool.next_group()
     peeked = group.judgment is not None
-    rows, found = pool.idle_rows(group, self.device)
+    idle, found = pool.idle_slots(group, self.device)
     if group.slots is None:
       pool.fit(group, self.device, draining)
-    exchange_rows(self, pool, group, rows, found)
+    exchange_slots(self, pool, group, idle, found)
     group.judgment = None
     if draining:
       pool.fit(group, self.device, draining)
@@ -263,23 +258,23 @@ class Engine:
     else:
       group.slots, group.flags = self.device.advance(*arguments)
       group.fresh[:] = False
-      self.stats.slot_steps += len(group.items) * pool.program.steps
+      self.stats.slot_steps += len(group.rows) * pool.program.steps
     self.stats.dispatches += 1
 
   def _read(self) -> None:
     """Reads a batch and sends it through the classifiers unperturbed."""
-    positions, rows = self.reader.take()
-    self.image_type = rows.images.dtype
+    positions, examples = self.reader.take()
+    self.image_type = examples.images.dtype
     batch = int(positions[0]), len(positions)
     if self.clean is not None and batch in self.clean and len(self.judges) == 1:
-      self.pending.append(CleanBatch(self.turns, positions, rows, [], self.clean[batch]))
+      self.pending.append(CleanBatch(self.turns, positions, examples, [], self.clean[batch]))
     else:
       self.stats.judged += len(positions) * len(self.judges)
-      self.pending.append(CleanBatch(self.turns, positions, rows, self._judge_clean(rows, self.judges)))
+      self.pending.append(CleanBatch(self.turns, positions, examples, self._judge_clean(examples, self.judges)))
 
   def _judge_clean(self, rows: Examples, judges: Sequence[Classifier]) -> list[Any]:
     """Sends unperturbed images through some judges; returns their packed judgments to come."""
-    count, size = len(rows.ids), self.outbox.rows
+    count, size = len(rows.ids), self.outbox.size
     padded = np.minimum(np.arange(size), count - 1)
     labels, targets = (np.asarray(part, np.int32)[padded] for part in (rows.labels, rows.targets))
     keys = np.zeros((size, 2), np.uint32)
@@ -298,16 +293,17 @@ class Engine:
 
   def flush(self) -> bool:
     """Sends what is in the outbox to the judges; False if nothing is."""
-    if not self.outbox.items:
+    count = len(self.outbox)
+    if not count:
       return False
     rows = self.outbox.judged_rows if self.options.shrink else self.outbox.local
-    wants = None if self.schedule.complete else self.wants_image
-    wanted = wants is not None and any(wants(work.example.position) for _, work, _ in self.outbox.items)
+    wants = None if self.schedule.stops else self.wants_image
+    wanted = wants is not None and any(map(wants, self.examples["position"][self.outbox.waiting].tolist()))
     packed, images = [], None
     for number, judge in enumerate(self.judges):
       one, pictures = self._judge(judge, self.outbox.candidates, rows, wanted and number == 0)
       packed.append(one)
       images = images if pictures is None else pictures
-    self.stats.judged += len(self.outbox.items) * len(self.judges)
-    self.pending.append(Judged(self.turns, self.outbox.take(rows), packed, images))
+    self.stats.judged += count * len(self.judges)
+    self.pending.append(Judged(self.turns, *self.outbox.take(rows), packed, images))
     return True

@@ -1,4 +1,4 @@
-"""Taking in what comes back from the devices: the clean pass, items that left their slots, judgments, verdicts."""
+"""Taking in what comes back from the devices: the clean pass, items that left their slots, judgments, images."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import numpy as np
 
 from jaxrobust.attacks.schedule import Item, Outcome, rank_wrong_classes
 from jaxrobust.core.budget import inside
-from jaxrobust.engine.example import Examples, ExampleState, WorkItem, verdict_of
 from jaxrobust.engine.judge import Judgment, judge_logits, unpack_judgment
-from jaxrobust.engine.pending import CleanBatch, Departures, Judged
-from jaxrobust.engine.status import unpack_status
+from jaxrobust.engine.pending import CleanBatch, Departures, Fetched, Judged, Pending
+from jaxrobust.engine.status import SlotStatus, unpack_status
+from jaxrobust.engine.table import ExampleRow
 from jaxrobust.engine.verify import check_candidates
 
 if TYPE_CHECKING:
@@ -21,188 +21,222 @@ if TYPE_CHECKING:
 SOFTMAX_TOLERANCE = 1e-5
 
 
-def take_in(engine: Engine, entry: CleanBatch | Departures | Judged) -> None:
+def take_in(engine: Engine, entry: Pending) -> None:
   """Reads what an earlier turn has sent off, and schedules what follows from it."""
   if isinstance(entry, CleanBatch):
     _open(engine, entry)
   elif isinstance(entry, Departures):
     _record_departures(engine, entry)
-  else:
+  elif isinstance(entry, Judged):
     _record_judged(engine, entry)
+  else:
+    _record_images(engine, entry)
 
 
 def _open(engine: Engine, batch: CleanBatch) -> None:
   """Opens the examples of a batch with what the clean pass says of them."""
-  rows, schedule = batch.rows, engine.schedule
-  count = len(rows.ids)
+  examples, schedule, table = batch.examples, engine.schedule, engine.examples
+  count = len(examples.ids)
   judged = [unpack_judgment(engine.device.read(packed)[:count]) for packed in batch.packed]
   if batch.logits is not None:
-    judged = [judge_logits(batch.logits, rows.labels, rows.targets, engine.targeted)]
+    judged = [judge_logits(batch.logits, examples.labels, examples.targets, engine.targeted)]
   elif engine.clean is not None and len(engine.judges) == 1:
     engine.clean[int(batch.positions[0]), count] = judged[0].logits
-  notes = _clean_notes(judged[0], rows.labels)
-  others = judged[len(engine.judges) - len(engine.victims) :]
-  for row, (position, ranking, margin, softmax, nan, prediction, met) in enumerate(
-    zip(batch.positions.tolist(), *notes, strict=True)
-  ):
-    example = new_example(engine, position, rows, row)
-    example.ranking, example.logits = ranking.copy(), judged[0].logits[row].copy()
-    example.margin, example.softmax, example.nan, example.clean_prediction = margin, softmax, nan, prediction
-    # By the prediction alone: a tie is no answer. The margin of `goal_met` is for points that attacks find.
-    example.correct = prediction == example.label
-    for number, seen in enumerate(others):
-      example.answer(0.0, 0, number, seen.logits[row].copy())
-    already = met if engine.targeted else not example.correct
-    if schedule.complete:
-      _enqueue(engine, example, schedule.first(example))
-    elif already:
-      example.success, example.distance, example.broken_at = True, 0.0, 0
-      _reach(engine, example, 0.0)
-      _enqueue(engine, example, None)
-    else:
-      _enqueue(engine, example, None if example.eps == 0.0 else schedule.first(example))
+  rows = table.open(batch.positions, examples)
+  correct = _record_clean(engine, rows, judged[0], np.asarray(examples.labels))
+  for number, seen in enumerate(judged[len(engine.judges) - len(engine.victims) :]):
+    for row, logits in zip(rows.tolist(), seen.logits, strict=True):
+      table.answer(row, 0.0, 0, number, logits.copy())
+  attacked = np.ones(count, bool)
+  if not schedule.stops:
+    already = judged[0].met if engine.targeted else ~correct
+    table["success"][rows], table["distance"][rows[already]], table["broken_at"][rows[already]] = already, 0.0, 0
+    _reach(engine, rows[already], np.zeros(already.sum()))
+    attacked = ~already & (engine.eps != 0.0)
+  items: list[Item | None] = [None] * count
+  for at in np.flatnonzero(attacked).tolist():
+    row = int(rows[at])
+    items[at] = schedule.first(ExampleRow(table, row))
+    # A copy, so that an open example does not hold on to the batch that it was read in.
+    table.originals[row] = None if items[at] is None else np.array(examples.images[at])
+  _schedule(engine, rows, items)
 
 
-def _clean_notes(clean: Judgment, labels: np.ndarray) -> tuple[Any, ...]:
-  """Returns columns for all rows at once: wrong classes by likelihood, margin, softmax output, NaN, prediction, met."""
-  logits = clean.logits
-  ranking = rank_wrong_classes(logits, labels)
+def _record_clean(engine: Engine, rows: np.ndarray, clean: Judgment, labels: np.ndarray) -> np.ndarray:
+  """Writes down what the clean pass says; returns which examples are right."""
+  logits, table = clean.logits, engine.examples
   with np.errstate(invalid="ignore"):
     softmax = (logits.min(1) >= 0) & (np.abs(logits.sum(1) - 1) < SOFTMAX_TOLERANCE)
-  predictions = np.where(clean.nan, -1, logits.argmax(1))
-  columns = (clean.margin, softmax, clean.nan.astype(int), predictions, clean.met)
-  return ranking, *(column.tolist() for column in columns)
+  prediction = np.where(clean.nan, -1, logits.argmax(1))
+  # By the prediction alone: a tie is no answer. The margin of `goal_met` is for points that attacks find.
+  correct = prediction == labels
+  for name, column in (
+    ("ranking", rank_wrong_classes(logits, labels)),
+    ("logits", logits),
+    ("margin", clean.margin),
+    ("softmax", softmax),
+    ("nan", clean.nan),
+    ("clean_prediction", prediction),
+    ("correct", correct),
+  ):
+    table[name][rows] = column
+  return correct
 
 
-def new_example(engine: Engine, position: int, rows: Examples, row: int) -> ExampleState:
-  """Returns a row of the source as an example that nothing is known of yet."""
-  label, target = int(rows.labels[row]), int(rows.targets[row])
-  # A copy, so that an open example does not hold on to the batch that it was read in.
-  image = np.array(rows.images[row])
-  example = ExampleState(position, int(rows.ids[row]), image, label, target, engine.eps, np.zeros(0, np.int32))
-  if engine.budgets:
-    example.reached_step, example.reached_query = (np.full(len(engine.budgets), -1, np.int32) for _ in range(2))
-  return example
+def _schedule(engine: Engine, rows: np.ndarray, items: list[Item | None]) -> None:
+  """Queues the next items of examples, or gives their verdicts where there are none."""
+  going = np.array([item is not None for item in items], bool)
+  if going.any():
+    engine.examples.begin(rows[going], [item for item in items if item is not None])
+    for row, item in zip(rows.tolist(), items, strict=True):
+      if item is not None:
+        engine.pool_of[item.stage].queue.append(row)
+  if not going.all():
+    _decide(engine, rows[~going])
 
 
-def _enqueue(engine: Engine, example: ExampleState, item: Item | None) -> None:
-  """Queues the next item of an example, or writes down its verdict where there is none."""
-  if item is None:
-    engine.verdicts.append(verdict_of(example, engine.tolerance))
-  else:
-    engine.pool_of[item.stage].queue.append(WorkItem(item, example))
+def _decide(engine: Engine, rows: np.ndarray) -> None:
+  """Gives the verdicts of examples, unless images of theirs are on their way."""
+  table = engine.examples
+  table["decided"][rows] = True
+  ready = rows[table["images_due"][rows] == 0]
+  if len(ready):
+    engine.verdicts.append(table.close(ready))
 
 
 def _record_departures(engine: Engine, entry: Departures) -> None:
-  """Books what items that left their slots have cost; ends those that nobody needs to judge."""
-  status = unpack_status(engine.device.read(entry.status))
-  numbers = np.stack([status.step, status.queries, status.nan, status.flat, status.found], 1)[entry.rows].tolist()
-  judged = None if entry.packed is None else unpack_judgment(engine.device.read(entry.packed))
-  images = _wanted(engine, entry.images, [(row, work) for work, row, _ in entry.verified])
-  for work, row, values in zip(entry.works, entry.rows, numbers, strict=True):
-    _book(engine, entry, work, values, status, row)
-  # A success that a peek has judged took no step of its own.
-  engine.stats.useful_steps -= len(entry.verified)
-  engine.stats.judged += len(entry.verified)
-  for work, row, slot in entry.verified:
-    assert judged is not None
-    work.example.nan += int(judged.nan[slot])
-    _record(engine, work, float(judged.distance[slot]), judged, slot, images.get(row), [])
-  for work in entry.failed:
-    _follow(engine, work, Outcome(False, float("inf"), steps=work.steps))
+  """Records what items that left their slots have cost; ends those that nobody needs to judge."""
+  table, rows = engine.examples, entry.rows
+  _record_costs(engine, entry, unpack_status(engine.device.read(entry.status)))
+  if entry.packed is not None:
+    judged = unpack_judgment(engine.device.read(entry.packed))
+    mine, slots = rows[entry.verified], entry.slots[entry.verified]
+    # A success that a peek has judged took no step of its own.
+    engine.stats.useful_steps -= len(mine)
+    engine.stats.judged += len(mine)
+    table["nan"][mine] += judged.nan[slots]
+    distance = judged.distance[slots].astype(np.float64)
+    _record(engine, mine, distance, judged, slots, (entry.images, entry.places[entry.verified]), [])
+  if entry.failed.any():
+    lost = rows[entry.failed]
+    _follow(engine, lost, np.full(len(lost), np.inf), np.full(len(lost), np.nan))
 
 
-def _book(engine: Engine, entry: Departures, work: WorkItem, numbers: list[int], status: Any, row: int) -> None:
-  """Adds what an item has cost since it last left or paused to its example and to the totals."""
-  example, stats, program = work.example, engine.stats, entry.program
-  steps, queries = numbers[0] - work.steps, numbers[1] - work.queries
-  nan, flat = numbers[2] - work.nan, numbers[3] - work.flat
-  work.steps, work.queries, work.nan, work.flat = numbers[:4]
-  work.found = bool(numbers[4])
-  stats.forwards += queries
-  stats.backwards += steps * program.rule.cost.backward * program.samples
-  stats.useful_steps += steps
+def _record_costs(engine: Engine, entry: Departures, status: SlotStatus) -> None:
+  """Adds what items have cost since they last left or paused to their examples and to the totals."""
+  table, rows, stats = engine.examples, entry.rows, engine.stats
+  program = engine.pools[entry.pool].program
   if program.budgets:
-    seen = status.reached_query[row]
-    work.reached = status.reached_step[row] + example.steps, np.where(seen < 0, -1, seen + example.queries)
-  example.steps += steps
-  example.queries += queries
-  example.nan += nan
-  example.flat += flat
+    steps, queries = status.reached_step[entry.places], status.reached_query[entry.places]
+    table["item_reached_step"][rows] = steps + table["steps"][rows][:, None]
+    table["item_reached_query"][rows] = np.where(queries < 0, -1, queries + table["queries"][rows][:, None])
+  table["found"][rows] = status.found[entry.places]
+  spent = {}
+  for name, column in (("steps", status.step), ("queries", status.queries), ("nan", status.nan), ("flat", status.flat)):
+    now = column[entry.places].astype(np.int64)
+    more = now - table[f"item_{name}"][rows]
+    table[f"item_{name}"][rows] = now
+    table[name][rows] += more
+    spent[name] = int(more.sum())
+  stats.forwards += spent["queries"]
+  stats.backwards += spent["steps"] * program.rule.cost.backward * program.samples
+  stats.useful_steps += spent["steps"]
 
 
 def _record_judged(engine: Engine, entry: Judged) -> None:
   """Takes in what the judges say of candidates."""
-  complete = engine.schedule.complete
+  table, rows, places, stops = engine.examples, entry.rows, entry.places, engine.schedule.stops
   judged = [unpack_judgment(engine.device.read(packed)) for packed in entry.packed]
   first = judged[0]
-  rows = [row for row, _, _ in entry.entries]
-  seen_here = zip(first.nan[rows].tolist(), (first.met & first.valid)[rows].tolist(), strict=True)
-  attacks = [engine.schedule.stages[work.item.stage].attack for work in entry.works]
-  success = check_candidates(entry.entries, first, attacks, engine.tolerance, complete)
-  images = _wanted(engine, entry.images, [(row, work) for row, work, _ in entry.entries if success[row]])
-  distances = np.where(success, first.distance, np.inf)[rows].tolist()
-  for (row, work, stop), (nan, met), distance in zip(entry.entries, seen_here, distances, strict=True):
-    example = work.example
-    if complete:
-      for number, seen in enumerate(judged):
-        example.answer(work.item.eps, stop, number, seen.logits[row].copy())
-      example.success |= bool(work.found or first.met[row])
-      if stop == work.item.stops[-1]:
-        _follow(engine, work, Outcome(False, float("inf"), steps=work.steps))
-      continue
-    example.nan += nan
-    example.disagreements += work.found and not met
-    _record(engine, work, distance, first, row, images.get(row), judged[1:])
-
-
-def _wanted(engine: Engine, images: Any, rows: list[tuple[int, WorkItem]]) -> dict[int, np.ndarray]:
-  """Reads the images of successes that somebody wants."""
-  wants = engine.wants_image
-  if images is None or wants is None:
-    return {}
-  wanted = [row for row, work in rows if wants(work.example.position)]
-  return dict(zip(wanted, engine.device.read_rows(images, wanted), strict=True)) if wanted else {}
+  success = check_candidates(table, rows, first, places, engine.schedule.stages, bool(stops))
+  if not stops:
+    table["nan"][rows] += first.nan[places]
+    table["disagreements"][rows] += table["found"][rows] & ~(first.met & first.valid)[places]
+    distance = np.where(success, first.distance[places].astype(np.float64), np.inf)
+    _record(engine, rows, distance, first, places, (entry.images, places), judged[1:])
+    return
+  budgets, after = table["item_eps"][rows].tolist(), entry.stops.tolist()
+  for number, seen in enumerate(judged):
+    for row, place, eps, steps in zip(rows.tolist(), places.tolist(), budgets, after, strict=True):
+      table.answer(row, eps, steps, number, seen.logits[place].copy())
+  table["success"][rows] |= table["found"][rows] | first.met[places]
+  over = rows[entry.stops == stops[-1]]
+  _follow(engine, over, np.full(len(over), np.inf), np.full(len(over), np.nan))
 
 
 def _record(
   engine: Engine,
-  work: WorkItem,
-  distance: float,
+  rows: np.ndarray,
+  distance: np.ndarray,
   judged: Judgment,
-  row: int,
-  image: np.ndarray | None,
+  places: np.ndarray,
+  images: tuple[Any, np.ndarray],
   others: list[Judgment],
 ) -> None:
-  """Books a judged image, an infinite distance for a failure, and asks the schedule what follows."""
-  example = work.example
-  if distance < example.distance or not example.success:
-    example.logits = judged.logits[row].copy()
-  if distance < example.distance:
-    # A success seen while looking came from the move before; one of the last candidate from the last move.
-    after_move = engine.pool_of[work.item.stage].program.rule.candidate
-    if not example.success:
-      example.broken_at = example.steps - (work.found and after_move)
-    _reach(engine, example, distance, work)
-    example.success, example.distance, example.best = True, distance, image
-    example.stage = work.item.stage
+  """Records judged images, an infinite distance for a failure, and asks the schedule what follows."""
+  table = engine.examples
+  better, before = distance < table["distance"][rows], table["success"][rows]
+  told = better | ~before
+  table["logits"][rows[told]] = judged.logits[places[told]]
+  if better.any():
+    mine = rows[better]
+    stages = table["item_stage"][mine]
+    # A success that a step has seen came from the move before; one of the last candidate from the last move.
+    after_move = table["found"][mine] & engine.has_candidate[stages]
+    table["broken_at"][mine] = np.where(before[better], table["broken_at"][mine], table["steps"][mine] - after_move)
+    _reach(engine, mine, distance[better])
+    table["success"][mine], table["distance"][mine], table["stage"][mine] = True, distance[better], stages
+    _fetch(engine, mine, images[0], images[1][better])
     for number, seen in enumerate(others):
-      example.answer(work.item.eps, -1, number, seen.logits[row].copy())
-  _follow(engine, work, Outcome(distance < float("inf"), distance, float(judged.margin[row]), work.steps))
+      for row, place, eps in zip(mine.tolist(), places[better], table["item_eps"][mine].tolist(), strict=True):
+        table.answer(row, eps, -1, number, seen.logits[place].copy())
+  _follow(engine, rows, distance, judged.margin[places])
 
 
-def _reach(engine: Engine, example: ExampleState, distance: float, work: WorkItem | None = None) -> None:
-  """Books when budgets were first reached: as the slot saw it, or by a verified distance at the end of an item."""
-  if not engine.budgets:
+def _reach(engine: Engine, rows: np.ndarray, distance: np.ndarray) -> None:
+  """Records when budgets were first reached: as the slot saw it, or by a verified distance at the end of an item."""
+  if not engine.budgets or not len(rows):
     return
-  assert example.reached_step is not None and example.reached_query is not None
-  if work is not None and work.reached is not None:
-    steps, queries = work.reached
-    first = (example.reached_query < 0) & (queries >= 0)
-    example.reached_step[first], example.reached_query[first] = steps[first], queries[first]
-  first = (example.reached_query < 0) & inside(distance, np.asarray(engine.budgets), engine.tolerance)
-  example.reached_step[first], example.reached_query[first] = example.steps, example.queries
+  table = engine.examples
+  steps, queries = table["reached_step"][rows], table["reached_query"][rows]
+  seen = (queries < 0) & (table["item_reached_query"][rows] >= 0)
+  steps = np.where(seen, table["item_reached_step"][rows], steps)
+  queries = np.where(seen, table["item_reached_query"][rows], queries)
+  now = (queries < 0) & inside(distance[:, None], np.asarray(engine.budgets), engine.tolerance)
+  table["reached_step"][rows] = np.where(now, table["steps"][rows][:, None], steps)
+  table["reached_query"][rows] = np.where(now, table["queries"][rows][:, None], queries)
 
 
-def _follow(engine: Engine, work: WorkItem, outcome: Outcome) -> None:
-  _enqueue(engine, work.example, engine.schedule.follow(work.example, work.item, outcome))
+def _follow(engine: Engine, rows: np.ndarray, distance: np.ndarray, margin: np.ndarray) -> None:
+  """Asks the schedule what follows the items of these examples, which ended at these distances."""
+  table, follow = engine.examples, engine.schedule.follow
+  columns = (np.isfinite(distance), distance, margin, table["item_steps"][rows])
+  outcomes = map(Outcome, *(column.tolist() for column in columns))
+  ended = zip(rows.tolist(), table.items(rows), outcomes, strict=True)
+  _schedule(engine, rows, [follow(ExampleRow(table, row), item, outcome) for row, item, outcome in ended])
+
+
+def _fetch(engine: Engine, rows: np.ndarray, images: Any, places: np.ndarray) -> None:
+  """Sends for the images of successes that somebody wants."""
+  wants, table = engine.wants_image, engine.examples
+  for row in rows.tolist():
+    table.images[row] = None
+  if images is None or wants is None:
+    return
+  wanted = np.array([wants(position) for position in table["position"][rows].tolist()], bool)
+  if wanted.any():
+    rows = rows[wanted]
+    table["images_due"][rows] += 1
+    fetched = engine.device.fetch(images, places[wanted])
+    engine.pending.append(Fetched(engine.turns, rows, table["distance"][rows], fetched))
+
+
+def _record_images(engine: Engine, entry: Fetched) -> None:
+  """Takes in images of successes; one for which a closer success has been found meanwhile is of no use."""
+  table = engine.examples
+  current = table["distance"][entry.rows] == entry.distance
+  for row, image, newest in zip(entry.rows.tolist(), engine.device.read_fetched(entry.images), current, strict=True):
+    if newest:
+      table.images[row] = image
+  table["images_due"][entry.rows] -= 1
+  _decide(engine, entry.rows[table["decided"][entry.rows]])

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 
-from jaxrobust.engine.example import Verdict
+from jaxrobust.engine.table import Verdicts
 
 # Name and type of what is taken over from a verdict as it is.
 _COPIED = {
   "correct": bool,
   "softmax": bool,
   "stage": np.int32,
-  "queries": np.int32,
+  "queries": np.int64,
   "nan": np.int32,
   "flat": np.int32,
   "disagreements": np.int32,
@@ -51,26 +49,22 @@ class VerdictArrays:
   def __getitem__(self, name: str) -> np.ndarray:
     return self.arrays[name]
 
-  def record(self, verdicts: Iterable[Verdict]) -> None:
+  def record(self, verdicts: Verdicts) -> None:
     """Writes the verdicts into their rows."""
-    batch = list(verdicts)
-    if not batch:
+    if not len(verdicts):
       return
-    rows = [verdict.position for verdict in batch]
-    columns = dict(zip(Verdict._fields, zip(*batch, strict=True), strict=True))
+    rows = verdicts["position"]
     for name in _COPIED:
-      self.arrays[name][rows] = columns[name]
-    self.arrays["success"][rows] = [verdict.broken(self.eps) for verdict in batch]
-    self.arrays["robust"][rows] = [verdict.robust(self.eps) for verdict in batch]
+      self.arrays[name][rows] = verdicts[name]
+    self.arrays["success"][rows] = verdicts.broken(self.eps)
+    self.arrays["robust"][rows] = verdicts.robust(self.eps)
     for name in ("reached_step", "reached_query"):
-      for row, found in zip(rows, columns[name], strict=True):
-        if found is not None:
-          self.arrays[name][row] = found
-    known = {verdict.position: verdict.logits for verdict in batch if verdict.logits is not None}
-    if known:
-      self._record_logits(np.array(list(known)), np.stack(list(known.values())))
+      if self.arrays[name].size:
+        self.arrays[name][rows] = verdicts[name]
+    self.record_logits(rows, verdicts["logits"])
 
-  def _record_logits(self, rows: np.ndarray, logits: np.ndarray) -> None:
+  def record_logits(self, rows: np.ndarray, logits: np.ndarray) -> None:
+    """Writes down what is predicted by the logits of some rows; nothing where they are not finite."""
     finite = np.isfinite(logits).all(axis=1)
     rows, logits = rows[finite], logits[finite]
     odds = np.exp(logits.astype(np.float64) - logits.max(axis=1, keepdims=True))

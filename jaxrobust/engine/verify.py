@@ -3,54 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from jaxrobust.attacks.registry import attack_name
+from jaxrobust.attacks.schedule import Stage
 from jaxrobust.core.budget import inside
 from jaxrobust.core.errors import VerificationError
-from jaxrobust.engine.example import WorkItem
 from jaxrobust.engine.judge import Judgment
+from jaxrobust.engine.table import ExampleTable
 
 
 def check_candidates(
-  entries: Sequence[tuple[int, WorkItem, int]],
+  table: ExampleTable,
+  rows: np.ndarray,
   judged: Judgment,
-  attacks: Sequence[Any],
-  tolerance: float,
+  places: np.ndarray,
+  stages: Sequence[Stage],
   all_used: bool,
 ) -> np.ndarray:
-  """Returns which rows of a judgment are successes within their budgets.
+  """Returns which candidates are successes within their budgets.
 
   Args:
+    rows, places: of the examples, in the table and in the judgment.
     all_used: whether every candidate is shown to somebody, success or not.
 
   Raises:
     VerificationError: a candidate in use is not an image, is not what its witness renders or, from a budget attack,
       lies outside its ball.
   """
-  success = judged.met & judged.valid
-  rows = [row for row, _, _ in entries]
-  eps = np.array([work.item.eps for _, work, _ in entries], np.float32)
-  within = inside(judged.distance[rows], eps, tolerance)
-  used = success[rows] | np.array([work.found for _, work, _ in entries]) | all_used
-  invalid, outside = used & ~judged.valid[rows], used & ~within
-  if outside.any():
-    outside &= np.array([not attack.minimal for attack in attacks])
+  valid, distance = judged.valid[places], judged.distance[places]
+  met = judged.met[places] & valid
+  eps, stage = table["item_eps"][rows].astype(np.float32), table["item_stage"][rows]
+  within = inside(distance, eps, table.tolerance)
+  used = met | table["found"][rows] | all_used
+  bounded = np.array([not one.attack.minimal for one in stages])[stage]
   for how, bad in (
-    ("not finite, outside [0, 1] or not what its witness renders", invalid),
-    ("outside its ball", outside),
+    ("not finite, outside [0, 1] or not what its witness renders", used & ~valid),
+    ("outside its ball", used & ~within & bounded),
   ):
     if bad.any():
       at = int(np.argmax(bad))
-      raise _left(attacks[at], how, entries[at][1], judged.distance[rows[at]], eps[at])
-  success[rows] &= within
-  return success
-
-
-def _left(attack: Any, how: str, work: WorkItem, distance: Any, eps: Any) -> VerificationError:
-  return VerificationError(
-    f"{attack_name(attack)} returned an image {how} for example {work.example.id}:"
-    f" distance {distance:.7g}, eps {eps:.7g}"
-  )
+      raise VerificationError(
+        f"{attack_name(stages[stage[at]].attack)} returned an image {how} for example {table['id'][rows[at]]}:"
+        f" distance {distance[at]:.7g}, eps {eps[at]:.7g}"
+      )
+  return met & within

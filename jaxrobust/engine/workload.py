@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import itertools
 
+import numpy as np
+
 from jaxrobust.attacks.schedule import Schedule, Stage
 from jaxrobust.engine.scheduler import Engine
 
@@ -39,8 +41,8 @@ def share_done(engine: Engine) -> float:
   """Returns the share of a run's work that is done, if whatever stands now stands to the end: time left comes out too
   long at first, never too short for long."""
   ahead = passes_to_the_end(engine.schedule)
-  left = sum(ahead[stage] for stage in engine.stages_at_work())
-  left += sum(ahead[stage + 1] for stage in engine.stages_to_judge())
+  stages, judged = engine.items_left()
+  left = int(np.array(ahead)[stages + judged].sum())
   left *= max((pool.program.samples for pool in engine.pools), default=1)
   spent = engine.stats.forwards + BACKWARD * engine.stats.backwards
   # An example not read yet is taken to cost what those read do.

@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from jaxrobust.engine.api import search_eps
-from jaxrobust.engine.example import Examples, Verdict
+from jaxrobust.engine.example import Examples
 from jaxrobust.engine.scheduler import Engine
 from jaxrobust.engine.starts import POOL
+from jaxrobust.engine.table import Verdicts
 from jaxrobust.engine.verdicts import VerdictArrays
 from jaxrobust.evaluation.gallery import Gallery
 from jaxrobust.evaluation.job import Arrays, Job, ShareSource
@@ -46,7 +47,7 @@ class AttackRun:
   def state(self) -> Arrays:
     return self.verdicts.state() | self.gallery.arrays()
 
-  def record(self, verdicts: list[Verdict]) -> None:
+  def record(self, verdicts: Verdicts) -> None:
     """Writes verdicts down, and keeps some images."""
     self.gallery.record(verdicts)
     self.verdicts.record(verdicts)

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from jaxrobust.core.files import atomic_write
-from jaxrobust.engine.example import Verdict
+from jaxrobust.engine.table import Verdicts
 from jaxrobust.results.store import IMAGES, sibling
 
 ARRAYS = ("clean", "adversarial", "label", "prediction", "index")
@@ -30,11 +30,12 @@ class Gallery:
     """Returns whether the image of the example at this position would be kept."""
     return len(self._images) < self.size or (self.size > 0 and position < max(self._images))
 
-  def record(self, verdicts: Iterable[Verdict]) -> None:
+  def record(self, verdicts: Verdicts) -> None:
     """Takes in what there is to see."""
-    for verdict in verdicts if self.size else ():
-      if verdict.correct and verdict.broken(self.eps) and verdict.image is not None:
-        self._images[verdict.position] = verdict.image
+    for row in np.flatnonzero(verdicts["correct"] & verdicts.broken(self.eps)).tolist() if self.size else ():
+      image = verdicts.images[row]
+      if image is not None:
+        self._images[int(verdicts["position"][row])] = image
     for position in sorted(self._images)[self.size :]:
       del self._images[position]
 

@@ -12,9 +12,10 @@ import numpy as np
 from jaxrobust.core.classifier import Classifier, check_logits
 from jaxrobust.core.keys import check_seed
 from jaxrobust.data.source import DataSource, raw
-from jaxrobust.engine.example import Examples, Verdict
+from jaxrobust.engine.example import Examples
 from jaxrobust.engine.options import EngineOptions, check_precision, check_samples
 from jaxrobust.engine.scheduler import SAMPLES, Engine
+from jaxrobust.engine.table import Verdicts
 from jaxrobust.evaluation.confidence import ALWAYS_CLASSES
 from jaxrobust.evaluation.context import ModelContext
 from jaxrobust.evaluation.suites.entry import SuiteEntry
@@ -92,7 +93,7 @@ class JobRun(Protocol):
   @property
   def state(self) -> Arrays: ...
 
-  def record(self, verdicts: list[Verdict]) -> None: ...
+  def record(self, verdicts: Verdicts) -> None: ...
 
   def restore(self, arrays: Arrays) -> None: ...
 

@@ -13,8 +13,9 @@ import numpy as np
 
 from jaxrobust.attacks.schedule import CleanPass
 from jaxrobust.data.source import SequenceSource
-from jaxrobust.engine.example import Examples, Verdict
+from jaxrobust.engine.example import Examples
 from jaxrobust.engine.scheduler import Engine
+from jaxrobust.engine.table import Verdicts
 from jaxrobust.engine.verdicts import VerdictArrays
 from jaxrobust.evaluation.job import Arrays, Job
 from jaxrobust.evaluation.metrics.flips import flips_per_sequence
@@ -47,10 +48,9 @@ class SequenceRun:
   def state(self) -> Arrays:
     return {"predictions": self.predictions, "labels": self.frames.labels}
 
-  def record(self, verdicts: list[Verdict]) -> None:
+  def record(self, verdicts: Verdicts) -> None:
     """Writes the predictions of frames down; -1 for an output that is not finite."""
-    for verdict in verdicts:
-      self.predictions.flat[verdict.position] = verdict.clean_prediction
+    self.predictions.flat[verdicts["position"]] = verdicts["clean_prediction"]
 
   def restore(self, arrays: Arrays) -> None:
     """Takes over the arrays of a snapshot."""

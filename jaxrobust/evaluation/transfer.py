@@ -23,8 +23,8 @@ from jaxrobust.core.contract import contract_of
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.progress import ProgressFn, silent
 from jaxrobust.data.source import DataSource
-from jaxrobust.engine.example import Verdict
 from jaxrobust.engine.scheduler import Engine
+from jaxrobust.engine.table import Verdicts
 from jaxrobust.engine.verdicts import VerdictArrays
 from jaxrobust.evaluation.context import ModelContext
 from jaxrobust.evaluation.job import Arrays, Job, RunOptions, ShareSource
@@ -175,41 +175,41 @@ class TransferRun:
       state |= verdicts.state(f"verdicts{number}.")
     return state
 
-  def record(self, verdicts: list[Verdict]) -> None:
+  def record(self, verdicts: Verdicts) -> None:
     """Writes down what each target says of the images, at each budget."""
-    for number, arrays in enumerate(self.verdicts):
-      arrays.record(self._seen(verdict, number) for verdict in verdicts)
+    for number in range(len(self.verdicts) if len(verdicts) else 0):
+      self._record(verdicts, number)
 
-  def _seen(self, verdict: Verdict, number: int) -> Verdict:
-    """Returns the verdict of one job: right on the clean image, and still right on the other."""
+  def _record(self, verdicts: Verdicts, number: int) -> None:
+    """Writes down the verdicts of one job: right on the clean image, and still right on the others."""
     eps, victim = _value(self.jobs[number]), self.number_of[number]
-    answers = verdict.answers or {}
-    before = answers[0.0, 0, victim]
-    after = [answers.get((eps, stop, victim), before) for stop in self.stops]
-    correct = bool(np.isfinite(before).all()) and int(before.argmax()) == verdict.label
-    broken = [not correct or self._broken(verdict, logits) for logits in after]
-    self.robust_after[number, :, verdict.position] = ~np.array(broken)
-    first = next((stop for stop, flag in zip(self.stops, broken, strict=True) if flag), -1)
-    return verdict._replace(
-      correct=correct,
-      success=broken[-1],
-      distance=0.0 if broken[-1] else float("inf"),
-      stage=-1,
-      queries=len(self.stops),
-      nan=sum(not np.isfinite(logits).all() for logits in (before, after[-1])),
-      flat=0,
-      disagreements=0,
-      softmax=False,
-      clean_prediction=int(before.argmax()) if np.isfinite(before).all() else -1,
-      broken_at=first if len(self.stops) > 1 else -1,
-      logits=after[-1],
-    )
-
-  def _broken(self, verdict: Verdict, logits: np.ndarray) -> bool:
-    if not np.isfinite(logits).all():
-      return True
-    said = int(logits.argmax())
-    return said == verdict.target if self.spec.entry.targeted else said != verdict.label
+    arrays, rows = self.verdicts[number], verdicts["position"]
+    answers = [found or {} for found in verdicts.answers]
+    before = np.stack([found[0.0, 0, victim] for found in answers])
+    after = [
+      np.stack([found.get((eps, stop, victim), clean) for found, clean in zip(answers, before, strict=True)])
+      for stop in self.stops
+    ]
+    clean, *said = (_predictions(logits) for logits in (before, *after))
+    correct = clean == verdicts["label"]
+    goal = (lambda one: one == verdicts["target"]) if self.spec.entry.targeted else lambda one: one != verdicts["label"]
+    broken = np.stack([~correct | (one < 0) | goal(one) for one in said])
+    self.robust_after[number][:, rows] = ~broken
+    nan = (clean < 0).astype(np.int32) + (said[-1] < 0)
+    first = np.where(broken.any(0), np.array(self.stops)[broken.argmax(0)], -1)
+    for name, column in (
+      ("correct", correct),
+      ("success", broken[-1]),
+      ("robust", correct & ~broken[-1] & (nan == 0)),
+      ("distance", np.where(broken[-1], 0.0, np.inf)),
+      ("queries", len(self.stops)),
+      ("nan", nan),
+      ("label", verdicts["label"]),
+      ("clean_prediction", clean),
+      ("broken_at", first if len(self.stops) > 1 else -1),
+    ):
+      arrays[name][rows] = column
+    arrays.record_logits(rows, after[-1])
 
   def restore(self, arrays: Arrays) -> None:
     """Takes over the arrays of a snapshot."""
@@ -226,6 +226,11 @@ class TransferRun:
 
   def _after(self, number: int) -> Arrays:
     return {f"robust_after@{stop}": row for stop, row in zip(self.stops, self.robust_after[number], strict=True)}
+
+
+def _predictions(logits: np.ndarray) -> np.ndarray:
+  """Returns the classes that are predicted; -1 for an output that is not finite."""
+  return np.where(np.isfinite(logits).all(1), logits.argmax(1), -1)
 
 
 def _value(job: Job) -> float:

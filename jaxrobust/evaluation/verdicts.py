@@ -29,6 +29,8 @@ def cell_arrays(verdicts: VerdictArrays, minimal: bool, strengths: Sequence[str]
   examples = {name: verdicts[name] for name in ("correct", "robust")}
   examples |= {"nan": verdicts["nan"] > 0, "disagree": verdicts["disagreements"] > 0}
   examples |= {name: verdicts[name] for name in _SAME}
+  # A cell's numbers have 32 bits: it says of an example with more queries that it had at least so many.
+  examples["queries"] = np.minimum(verdicts["queries"], np.iinfo(np.int32).max).astype(np.int32)
   last = "distance" if minimal else "broken_at"
   examples[last] = verdicts[last]
   for number, budget in enumerate(strengths):

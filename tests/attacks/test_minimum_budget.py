@@ -1,6 +1,7 @@
 """Minimum-budget search: the rule alone against made-up attacks, then with real ones against known answers."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,14 +14,13 @@ from jaxrobust.attacks.registry import make_attack
 from jaxrobust.attacks.schedule import Outcome
 from jaxrobust.core.errors import InputError
 from jaxrobust.engine.api import attack_images
-from jaxrobust.engine.example import ExampleState
 from tests.attacks import minimal_distance as md
 
 BIM = make_attack("bim", num_steps=20, step_size=0.15)
 
 
-def _example(margin: float) -> ExampleState:
-  return ExampleState(0, 0, np.zeros(1), 0, -1, math.inf, np.zeros(0), margin=margin)
+def _example(margin: float) -> SimpleNamespace:
+  return SimpleNamespace(position=0, target=-1, eps=math.inf, ranking=np.zeros(0), margin=margin)
 
 
 def _follow(

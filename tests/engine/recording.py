@@ -18,6 +18,7 @@ class RecordingDevice(Device):
   def __init__(self, mesh, step: float = 0.020, host: float = 0.005):
     super().__init__(mesh)
     self.step, self.host = step, host
+    self.gathers = True
     self.now = self.busy = self.free_at = 0.0
     self.engine: Any = None
     self.sent: dict[int, tuple[Any, int, float]] = {}
@@ -50,8 +51,11 @@ class RecordingDevice(Device):
     self.now = max(self.now, ready)
     return super().read(array)
 
-  def read_rows(self, array, rows):
-    _, turn, ready = self.sent[id(array)]
-    self.reads.append((self.engine.turns, turn))
-    self.now = max(self.now, ready)
-    return super().read_rows(array, rows)
+  def fetch(self, array, rows):
+    parts = super().fetch(array, rows)
+    for _, data, _ in parts:  # A part of the array itself is there when that is.
+      self.sent.setdefault(id(data), (data, *self.sent[id(array)][1:]))
+    return parts
+
+  def gather(self, array, rows):
+    return self._send(self.step / 20, super().gather(array, rows))

@@ -180,7 +180,7 @@ def test_memory_is_bounded_by_the_slots_not_the_source(work):
   count = 0
   for _ in engine.run():
     count += 1
-    held.append(sum(pool.load for pool in engine.pools) + len(engine.outbox.items) + len(engine.verdicts))
+    held.append(len(engine.examples.rows) + sum(map(len, engine.verdicts)))
   assert count == 600 and max(held) <= 8 * 16
 
 

@@ -81,7 +81,7 @@ def test_bytes_held_over_ten_thousand_images_of_224_pixels():
     going = engine.turn()
     verdicts += len(engine.collect())
     if engine.turns % 7 == 0:
-      held = held_bytes([engine.pools, engine.pending, engine.reader, engine.outbox, engine.verdicts])
+      held = held_bytes([engine.pools, engine.pending, engine.reader, engine.outbox, engine.examples, engine.verdicts])
       largest = max(largest, held + sum(array.nbytes for array in jax.live_arrays()) - before)
   slots = SLOTS * 4 * int(np.prod(SHAPE))
   assert verdicts == COUNT
