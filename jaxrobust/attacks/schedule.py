@@ -92,9 +92,11 @@ class Example(Protocol):
 
   position: int
   target: int
-  eps: float
   ranking: np.ndarray
   margin: float
+
+  @property
+  def eps(self) -> float: ...
 
 
 class Schedule(Protocol):

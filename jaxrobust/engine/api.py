@@ -19,7 +19,6 @@ from jaxrobust.core.validation import check_images, check_targets, check_whole
 from jaxrobust.engine.example import EngineStats, Examples
 from jaxrobust.engine.options import EngineOptions, check_precision, check_samples
 from jaxrobust.engine.scheduler import SAMPLES, Engine
-from jaxrobust.engine.starts import POOL
 from jaxrobust.engine.verdicts import VerdictArrays
 
 
@@ -142,7 +141,8 @@ def attack_images(
     precision: of matrix products and convolutions; float32 throughout by default, also on TPU.
     budgets: of minimal attacks, for which `reached_step` and `reached_query` of the result say when each was first met.
     starts: images and labels that attacks with `needs_start` start from; the first 500 of the attacked ones by their
-      ids otherwise. Which one an example gets depends on the seed and its class alone.
+      ids otherwise, and later ones of targets that are not among them. Which one an example gets depends on the seed
+      and its class alone.
     progress: called with running totals.
 
   Example:
@@ -182,6 +182,7 @@ def attack_images(
       options=options,
       budgets=[Budget.parse(one).value for one in budgets],
       start_pool=pool,
+      start_classes=None if targets is None else np.unique(source.targets).tolist(),
     )
     _drive(engine, adversarial, verdicts, budget, progress)
   return _result(adversarial, verdicts, engine.stats)
@@ -245,13 +246,13 @@ def _checked_source(images: Any, labels: Any, targets: Any, ids: Any, num_classe
   )
 
 
-def _start_pool(source: ExampleArrays, starts: Any, num_classes: int) -> Examples:
+def _start_pool(source: ExampleArrays, starts: Any, num_classes: int) -> ExampleArrays:
   """Returns what starting points are chosen from, in an order of its own."""
   if starts is None:
-    return source.take(np.argsort(source.ids, kind="stable")[:POOL])
+    return ExampleArrays(*source.take(np.argsort(source.ids, kind="stable")))
   if not isinstance(starts, tuple) or len(starts) != 2:
     raise InputError("starts are a pair of images and labels")
   pool = _checked_source(*starts, None, None, num_classes)
   if not len(pool) or pool.image_shape != source.image_shape:
     raise InputError(f"starts are {len(pool)} images of shape {pool.image_shape}, attacked are {source.image_shape}")
-  return Examples(*pool)
+  return pool

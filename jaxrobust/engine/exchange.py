@@ -108,25 +108,29 @@ def _fill(
 ) -> tuple[np.ndarray, np.ndarray | None]:
   """Writes new items into their entries; returns their images and, where the attack wants them, starting points."""
   table = engine.examples
-  originals = [table.originals[row] for row in rows.tolist()]
-  kinds = {image.dtype for image in originals if image is not None}
+  originals = table.originals[rows]
+  kinds = {image.dtype for image in originals}
   # Bytes travel as bytes; a source that has both kinds sends floats.
   kind = np.dtype(np.float32) if len(kinds) > 1 else next(iter(kinds), engine.image_type)
   images = np.zeros((len(entries), *pool.image_shape), kind)
-  starts = None
-  if pool.program.rule.needs_start and engine.starts is not None:  # Bytes or floats, whatever the images are.
-    starts = np.zeros(images.shape, engine.starts.images.dtype)
   if not len(rows):
-    return images, starts
+    return images, _starting_points(engine, pool, entries, index)
   for at, image in zip(index.tolist(), originals, strict=True):
-    images[at] = image if image.dtype == images.dtype else byte_levels(image)  # type: ignore[union-attr]
+    images[at] = image if image.dtype == images.dtype else byte_levels(image)
   entries["mode"][index] = NEW
   entries["stop"][index] = (*engine.schedule.stops, pool.program.rule.num_steps)[0]
   for name, column in (("label", "label"), ("target", "item_target"), ("eps", "item_eps")):
     entries[name][index] = table[column][rows]
   items = zip(table["id"][rows].tolist(), table["item_stage"][rows].tolist(), strict=True)
   entries["key"][index] = item_keys(engine.seed, [(one, *pool.stage_keys[stage]) for one, stage in items])
-  if starts is not None and engine.starts is not None:
-    for at, label, target in zip(index.tolist(), entries["label"][index], entries["target"][index], strict=True):
-      starts[at] = engine.starts.choose(engine.seed, int(label), int(target))
-  return images, starts
+  return images, _starting_points(engine, pool, entries, index)
+
+
+def _starting_points(engine: Engine, pool: Pool, entries: np.ndarray, index: np.ndarray) -> np.ndarray | None:
+  """Returns the starting points of new items, where the attack wants them: bytes or floats, whatever the images are."""
+  if not pool.program.rule.needs_start or engine.starts is None:
+    return None
+  starts = np.zeros((len(entries), *pool.image_shape), engine.starts.images.dtype)
+  for at in index.tolist():
+    starts[at] = engine.starts.choose(engine.seed, int(entries["label"][at]), int(entries["target"][at]))
+  return starts

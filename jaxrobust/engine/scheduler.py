@@ -22,7 +22,7 @@ import numpy as np
 from jaxrobust.attacks.schedule import Schedule
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.contract import bind_threat, split_threat
-from jaxrobust.core.keys import CLEAN_STAGE, item_key_data
+from jaxrobust.core.keys import CLEAN_STAGE, item_keys
 from jaxrobust.core.threat import Norm
 from jaxrobust.core.types import Attack
 from jaxrobust.engine.device import Device
@@ -36,7 +36,7 @@ from jaxrobust.engine.pending import CleanBatch, Departures, Judged, Pending
 from jaxrobust.engine.pool import Pool, SlotGroup
 from jaxrobust.engine.program import Program, witness_shape
 from jaxrobust.engine.reader import Reader
-from jaxrobust.engine.starts import POOL, StartPool
+from jaxrobust.engine.starts import StartPool, make_starts
 from jaxrobust.engine.table import ExampleRow, ExampleTable, Verdicts, join
 from jaxrobust.engine.take_in import take_in
 from jaxrobust.engine.trial import check_query_budget, check_step
@@ -62,7 +62,8 @@ class Engine:
     wants_image: of which examples (by position) adversarial images come back; None for none.
     budgets: of minimal attacks, for which it is kept when each was first reached.
     victims: other classifiers that are shown the same images.
-    start_pool: images with labels, for attacks that need a starting point; the source's own otherwise.
+    start_pool: the whole data set, for attacks that need a starting point; the source otherwise.
+    start_classes: that are targets and need one; all classes by default.
     device: what dispatches to the devices.
   """
 
@@ -82,7 +83,8 @@ class Engine:
     wants_image: Callable[[int], bool] | None = lambda position: True,
     budgets: Sequence[float] = (),
     victims: Sequence[Classifier] = (),
-    start_pool: Examples | None = None,
+    start_pool: Source | None = None,
+    start_classes: Sequence[int] | None = None,
     device: Device | None = None,
   ):
     self.options = options or EngineOptions.for_platform()
@@ -119,7 +121,9 @@ class Engine:
     self.verdicts: list[Verdicts] = []
     self.starts: StartPool | None = None
     if any(pool.program.rule.needs_start for pool in self.pools):
-      self.starts = self._make_starts(start_pool)
+      steered = targeted or any(stage.rank is not None for stage in schedule.stages)
+      classes = range(classifier.num_classes) if start_classes is None else start_classes
+      self.starts = make_starts(start_pool or source, self._predict, self.outbox.size, classes if steered else ())
 
   def _make_pools(self, attacks: list[Attack]) -> tuple[list[Pool], list[Pool]]:
     """Returns the pools in the order of their first stage, and the pool of each stage."""
@@ -151,14 +155,14 @@ class Engine:
       pool_of.append(pools[program])
     return list(pools.values()), pool_of
 
-  def _make_starts(self, pool: Examples | None) -> StartPool:
-    rows = self.source.take(np.arange(min(len(self.source), POOL))) if pool is None else pool
+  def _predict(self, rows: Examples) -> np.ndarray:
+    """Returns what the classifier calls some examples, before the run; -1 for an output that is not finite."""
     predictions = []
     for first in range(0, len(rows.ids), self.outbox.size):
       part = Examples(*(column[first : first + self.outbox.size] for column in rows))
       logits = unpack_judgment(self.device.read(self._judge_clean(part, (self.classifier,))[0]))[0][: len(part.ids)]
       predictions.append(np.where(np.isfinite(logits).all(1), logits.argmax(1), -1))
-    return StartPool(rows.images, np.asarray(rows.labels), np.concatenate(predictions))
+    return np.concatenate(predictions)
 
   @property
   def slots(self) -> int:
@@ -275,11 +279,11 @@ class Engine:
   def _judge_clean(self, rows: Examples, judges: Sequence[Classifier]) -> list[Any]:
     """Sends unperturbed images through some judges; returns their packed judgments to come."""
     count, size = len(rows.ids), self.outbox.size
-    padded = np.minimum(np.arange(size), count - 1)
+    padded = slice(None) if count == size else np.minimum(np.arange(size), count - 1)
     labels, targets = (np.asarray(part, np.int32)[padded] for part in (rows.labels, rows.targets))
     keys = np.zeros((size, 2), np.uint32)
     if any(judge.randomized for judge in judges):
-      keys = np.stack([item_key_data(self.seed, int(example), CLEAN_STAGE, 0) for example in rows.ids])[padded]
+      keys = item_keys(self.seed, [(example, CLEAN_STAGE, 0) for example in np.asarray(rows.ids).tolist()])[padded]
     loaded = self.device.load(*self.device.put((np.asarray(rows.images)[padded], labels, targets, keys)))
     return [self._judge(judge, loaded, self.outbox.local, False)[0] for judge in judges]
 

@@ -1,4 +1,4 @@
-"""Slots: a fixed set of places on the devices, each stepping one work item.
+"""Slots: a fixed set of places on the devices, each stepping the item of one example.
 
 Four programs work on them, each compiled once per (attack, classifier, slot count):
   advance   K steps of every slot; decided ones freeze

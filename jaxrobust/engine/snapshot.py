@@ -146,9 +146,9 @@ def _export_table(arrays: Arrays, table: ExampleTable) -> None:
   images = [row for row in rows if table.images[row] is not None]
   arrays["examples.with_image"] = np.array(images, np.int64)
   if images:
-    arrays["examples.images"] = np.stack([table.images[row] for row in images])  # type: ignore[misc]
-  arrays["examples.memos"] = np.array([value for row in rows for value in table.memos[row]], np.float64)
-  arrays["examples.memo_sizes"] = np.array([len(table.memos[row]) for row in rows], np.int64)
+    arrays["examples.images"] = np.stack(table.images[images].tolist())
+  arrays["examples.memos"] = np.array([value for row in rows for value in table.memos[row] or ()], np.float64)
+  arrays["examples.memo_sizes"] = np.array([len(table.memos[row] or ()) for row in rows], np.int64)
   answers = [(row, *key, logits) for row in rows for key, logits in (table.answers[row] or {}).items()]
   arrays["examples.answer_keys"] = np.array([answer[:4] for answer in answers], np.float64).reshape(-1, 4)
   for number, answer in enumerate(answers):
@@ -169,6 +169,6 @@ def _import_table(engine: Engine, arrays: Arrays) -> None:
     table.images[row] = image
   ends = np.cumsum(arrays["examples.memo_sizes"])
   for row, memo in zip(rows.tolist(), np.split(arrays["examples.memos"], ends[:-1]), strict=True):
-    table.memos[row] = tuple(memo.tolist())
+    table.memos[row] = tuple(memo.tolist()) or None
   for number, (row, eps, steps, judge) in enumerate(arrays["examples.answer_keys"].tolist()):
     table.answer(int(row), eps, int(steps), int(judge), arrays[f"examples.answer{number}"])

@@ -1,17 +1,20 @@
 """Starting points for attacks that need one: images of the data set that meet the goal already.
 
-The start of an example depends on the seed and its class alone, and comes from a fixed pool (the first examples of the
-whole data set), so it is the same for any share of the examples, order or number of processes.
+The start of an example depends on the seed and its class alone, and comes from a fixed pool, so it is the same for any
+share of the examples, order or number of processes. The pool are the first examples of the whole data set and, of each
+class that is wanted and not among them, the first later one.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
 
 from jaxrobust.core.errors import InputError
+from jaxrobust.engine.example import Examples, Source
 
 # Examples of the data set that starting points are chosen from.
 POOL = 500
@@ -38,3 +41,43 @@ class StartPool(NamedTuple):
     words = np.array([seed, 1 if target >= 0 else 0, target if target >= 0 else label], np.int64).tobytes()
     number = int.from_bytes(hashlib.blake2b(words, digest_size=8).digest(), "little")
     return self.images[rows[number % len(rows)]]
+
+
+def make_starts(
+  source: Source, predict: Callable[[Examples], np.ndarray], batch: int, classes: Iterable[int]
+) -> StartPool:
+  """Returns the pool of starting points.
+
+  Args:
+    source: the whole data set, in its order.
+    predict: what the classifier calls some examples; -1 for an output that is not finite.
+    batch: examples that are read at once beyond the first ones.
+    classes: that starting points are wanted of, because they are targets.
+
+  Raises:
+    InputError: no image of the data set is called a class that is wanted.
+  """
+  rows = source.take(np.arange(min(POOL, len(source))))
+  said = predict(rows)
+  parts: list[tuple[np.ndarray, ...]] = [(rows.images, np.asarray(rows.labels), said)]
+  wanted = set(classes) - set(said[said == rows.labels].tolist())
+  wrongly: dict[int, tuple[np.ndarray, ...]] = {}
+  for first in range(POOL, len(source), batch):
+    if not wanted:
+      break
+    rows = source.take(np.arange(first, min(first + batch, len(source))))
+    said = predict(rows)
+    for row in np.flatnonzero(np.isin(said, list(wanted))).tolist():
+      one = tuple(np.asarray(column)[row : row + 1] for column in (rows.images, rows.labels, said))
+      called = int(said[row])
+      if called == rows.labels[row] and called in wanted:
+        parts.append(one)
+        wanted.discard(called)
+      wrongly.setdefault(called, one)  # Of another class, though called so: better than none.
+  parts += [wrongly[called] for called in sorted(wanted & set(wrongly))]
+  pool = StartPool(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+  missing = sorted(wanted - set(pool.predictions.tolist()))
+  if missing:
+    some = ", ".join(map(str, missing[:10])) + (" and more" if len(missing) > 10 else "")
+    raise InputError(f"no starting points: none of {len(source)} images is classified as {some}, which are targets")
+  return pool

@@ -96,15 +96,15 @@ class Verdicts:
 
   Attributes:
     records: their columns; `verdicts[name]` is one of them.
-    images: adversarial images where they were asked for. answers: what other classifiers said.
+    images: adversarial ones, where they were asked for. answers: what other classifiers said. None for nothing.
     eps: the budget of the run. tolerance: how far beyond a budget rounding may carry a distance.
   """
 
   def __init__(
     self,
     records: np.ndarray,
-    images: list[np.ndarray | None],
-    answers: list[Answers | None],
+    images: np.ndarray,
+    answers: np.ndarray,
     eps: float,
     tolerance: float,
   ):
@@ -135,17 +135,15 @@ class ExampleTable:
     records: the columns; rows are used again.
     originals: images as the source has them. images: the best adversarial ones, where they were asked for.
     memos: what the rule of the schedule carries along with each item.
+    answers: what other classifiers said. These four are columns of objects; None for nothing.
   """
 
   def __init__(self, classes: int, budgets: int, eps: float, tolerance: float):
     self.eps, self.tolerance = eps, tolerance
     self.records = np.zeros(0, record_type(classes, budgets))
-    self.originals: list[np.ndarray | None] = []
-    self.images: list[np.ndarray | None] = []
-    self.memos: list[tuple[float, ...]] = []
-    self.answers: list[Answers | None] = []
+    self.originals, self.images, self.memos, self.answers = (np.full(0, None) for _ in range(4))
     self.free: list[int] = []
-    self._blank = np.zeros((), self.records.dtype)
+    self._blank: Any = np.zeros((), self.records.dtype)
     for name, value in _UNKNOWN.items():
       self._blank[name] = value
     self._blank["open"] = True
@@ -163,8 +161,10 @@ class ExampleTable:
     more = size - len(self.records)
     self.records = np.concatenate([self.records, np.zeros(more, self.records.dtype)])
     self.free += range(size - 1, size - more - 1, -1)
-    for column, value in ((self.originals, None), (self.images, None), (self.answers, None), (self.memos, ())):
-      column += [value] * more  # type: ignore[operator]
+    self.originals, self.images, self.memos, self.answers = (
+      np.concatenate([column, np.full(more, None)])
+      for column in (self.originals, self.images, self.memos, self.answers)
+    )
 
   def open(self, positions: np.ndarray, examples: Examples) -> np.ndarray:
     """Returns rows for examples that nothing is known of yet."""
@@ -184,18 +184,10 @@ class ExampleTable:
 
   def close(self, rows: np.ndarray) -> Verdicts:
     """Takes rows out of the table."""
-    places = rows.tolist()
-    verdicts = Verdicts(
-      self.records[rows],
-      [self.images[row] for row in places],
-      [self.answers[row] for row in places],
-      self.eps,
-      self.tolerance,
-    )
+    verdicts = Verdicts(self.records[rows], self.images[rows], self.answers[rows], self.eps, self.tolerance)
     self["open"][rows] = False
-    for row in places:
-      self.originals[row] = self.images[row] = self.answers[row] = None
-    self.free += places
+    self.originals[rows] = self.images[rows] = self.answers[rows] = None
+    self.free += rows.tolist()
     return verdicts
 
   def begin(self, rows: np.ndarray, items: list[Item]) -> None:
@@ -206,13 +198,14 @@ class ExampleTable:
       self[name][rows] = 0
     for name in ("item_reached_step", "item_reached_query"):
       self[name][rows] = -1
-    for row, memo in zip(rows.tolist(), memos, strict=True):
+    self.memos[rows] = None
+    for row, memo in zip(rows.tolist(), memos, strict=True) if any(memos) else ():
       self.memos[row] = memo
 
   def items(self, rows: np.ndarray) -> list[Item]:
     """Returns the items that examples are at."""
     columns = (self[name][rows].tolist() for name in ("item_stage", "item_target", "item_eps"))
-    return list(map(Item, *columns, [self.memos[row] for row in rows.tolist()]))
+    return [Item(stage, to, eps, memo or ()) for stage, to, eps, memo in zip(*columns, self.memos[rows], strict=True)]
 
   def answer(self, row: int, eps: float, steps: int, judge: int, logits: np.ndarray) -> None:
     """Records what another classifier says of an image."""
@@ -227,6 +220,8 @@ def join(parts: list[Verdicts], table: ExampleTable) -> Verdicts:
   if len(parts) == 1:
     return parts[0]
   records = np.concatenate([part.records for part in parts] or [table.records[:0]])
-  images = [image for part in parts for image in part.images]
-  answers = [answer for part in parts for answer in part.answers]
+  images, answers = (
+    np.concatenate([np.full(0, None), *columns])
+    for columns in ([part.images for part in parts], [part.answers for part in parts])
+  )
   return Verdicts(records, images, answers, table.eps, table.tolerance)

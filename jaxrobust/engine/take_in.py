@@ -219,8 +219,7 @@ def _follow(engine: Engine, rows: np.ndarray, distance: np.ndarray, margin: np.n
 def _fetch(engine: Engine, rows: np.ndarray, images: Any, places: np.ndarray) -> None:
   """Sends for the images of successes that somebody wants."""
   wants, table = engine.wants_image, engine.examples
-  for row in rows.tolist():
-    table.images[row] = None
+  table.images[rows] = None
   if images is None or wants is None:
     return
   wanted = np.array([wants(position) for position in table["position"][rows].tolist()], bool)

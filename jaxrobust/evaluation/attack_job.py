@@ -7,9 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from jaxrobust.engine.api import search_eps
-from jaxrobust.engine.example import Examples
 from jaxrobust.engine.scheduler import Engine
-from jaxrobust.engine.starts import POOL
 from jaxrobust.engine.table import Verdicts
 from jaxrobust.engine.verdicts import VerdictArrays
 from jaxrobust.evaluation.gallery import Gallery
@@ -66,9 +64,6 @@ class AttackRun:
     return [cell_arrays(self.verdicts, entry.schedule.minimal, [budget.text for budget in entry.strengths])]
 
 
-def _start_pool(job: Job, shape: tuple[int, int, int]) -> Examples | None:
-  """Returns the first examples of the whole data set, for attacks that need a starting point."""
-  if not any(stage.needs_start for stage in job.entry.schedule.stages):
-    return None
-  first = np.arange(min(POOL, len(job.data)))
-  return ShareSource(job.data, first, shape).take(first)
+def _start_pool(job: Job, shape: tuple[int, int, int]) -> ShareSource:
+  """Returns the whole data set, which attacks choose their starting points from."""
+  return ShareSource(job.data, np.arange(len(job.data)), shape)

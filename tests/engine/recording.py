@@ -18,7 +18,7 @@ class RecordingDevice(Device):
   def __init__(self, mesh, step: float = 0.020, host: float = 0.005):
     super().__init__(mesh)
     self.step, self.host = step, host
-    self.gathers = True
+    self.gathers, self.gathered = True, 0  # As accelerators do.
     self.now = self.busy = self.free_at = 0.0
     self.engine: Any = None
     self.sent: dict[int, tuple[Any, int, float]] = {}
@@ -58,4 +58,5 @@ class RecordingDevice(Device):
     return parts
 
   def gather(self, array, rows):
+    self.gathered += 1
     return self._send(self.step / 20, super().gather(array, rows))

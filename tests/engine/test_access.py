@@ -173,8 +173,7 @@ def test_starting_points_may_be_bytes_where_images_are_floats(bytes_of):
   def distances(images_as_bytes, starts_as_bytes):
     pool = source(slice(12, None), starts_as_bytes)
     examples = source(slice(12), images_as_bytes)
-    start_pool = pool.take(np.arange(len(pool)))
-    engine = Engine(classifier, as_schedule(GUIDE.Bisect()), examples, eps=np.inf, options=SLOTS, start_pool=start_pool)
+    engine = Engine(classifier, as_schedule(GUIDE.Bisect()), examples, eps=np.inf, options=SLOTS, start_pool=pool)
     return [verdict.distance for verdict in sorted(engine.run(), key=lambda one: one.position)]
 
   found = distances(bytes_of != "starts", bytes_of != "images")
@@ -206,7 +205,7 @@ def test_when_a_minimal_attack_reached_a_budget_equals_runs_of_its_own(attack):
   assert (result.reached_query[1:, 3] == -1).all() and (result.reached_query[:, 0] >= 0).any()
   np.testing.assert_array_equal(result.reached_query >= 0, result.distance[:, None] <= np.array(budgets) * (1 + 1e-5))
   source = ExampleArrays(np.arange(12), images, labels, np.full(12, -1))
-  pool_rows = ExampleArrays(np.arange(len(pool[0])), *pool, np.full(len(pool[0]), -1)).take(np.arange(len(pool[0])))
+  pool_rows = ExampleArrays(np.arange(len(pool[0])), *pool, np.full(len(pool[0]), -1))
   for column, eps in enumerate(budgets[:3]):
     # With a finite budget the engine ends a minimal attack once it is close enough.
     engine = Engine(classifier, as_schedule(attack), source, eps=eps, options=SLOTS, start_pool=pool_rows)

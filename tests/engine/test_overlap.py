@@ -37,11 +37,12 @@ def run(options: EngineOptions, eps: float = 0.012) -> tuple[RecordingDevice, En
 def test_nothing_is_read_in_the_turn_that_sent_it_off(steps, ahead):
   device, _ = run(EngineOptions.for_platform(32, steps_per_dispatch=steps, lookahead=ahead, shrink=False))
   assert device.reads and all(sent < now for now, sent in device.reads)
+  assert device.gathered, "images of successes were asked for"
 
 
 def test_with_two_groups_the_device_is_busy():
   one, _ = run(EngineOptions.for_platform(32, steps_per_dispatch=4, lookahead=0, shrink=False))
   two, engine = run(EngineOptions.for_platform(32, steps_per_dispatch=4, lookahead=1, shrink=False))
-  assert two.busy / max(two.now, two.free_at) >= 0.95
-  assert one.busy / max(one.now, one.free_at) < 0.9, "alone, a device waits for its host"
+  busy = [device.busy / max(device.now, device.free_at) for device in (one, two)]
+  assert busy[1] >= 0.95 > busy[0] + 0.03, "alone, a device waits for its host"
   assert engine.stats.useful_steps / engine.stats.slot_steps >= 0.8
