@@ -110,7 +110,7 @@ class Bandits:
     along = enlarged(self._values(after), shape)
     move = norms.steepest(self.norm, along, cast(float, self.step_size) * problem.eps, state.image)
     image = norms.project(self.norm, state.image + move, problem.image, problem.eps)
-    return BanditsState(image, after, state.step + 1), Probe(state.image, logits, 3, looked=1, nan=bad)
+    return BanditsState(image, after, state.step + 1), Probe(state.image, logits, 3, point_query=1, nan=bad)
 
   def _values(self, prior: Array) -> Array:
     return jnp.tanh(prior) if self.norm == "linf" else prior

@@ -104,7 +104,7 @@ class NAttack:
     average = values / self.samples
     spread = jnp.sqrt(jnp.maximum(squares / self.samples - average**2, 0.0))
     slope = (weighted - average * noise) / ((spread + _TINY) * self.samples * self.sigma)
-    probe = Probe(image, logits, self.cost.forward, looked=1, nan=bad > 0)
+    probe = Probe(image, logits, self.cost.forward, point_query=1, nan=bad > 0)
     return NAttackState(state.mean + self.learning_rate * slope, state.step + 1), probe
 
   def candidate(self, problem: Problem, state: NAttackState) -> Array:

@@ -118,7 +118,7 @@ class NES:
     length, scores = self._anneal(state, found.loss)
     move = norms.steepest(self.norm, grad, state.length * problem.eps, state.image)
     image = norms.project(self.norm, state.image + move, problem.image, problem.eps)
-    probe = Probe(state.image, logits, self.cost.forward, looked=1, nan=found.nan, flat=found.flat)
+    probe = Probe(state.image, logits, self.cost.forward, point_query=1, nan=found.nan, flat=found.flat)
     return NESState(image, momentum, state.step + 1, length, scores), probe
 
   def _anneal(self, state: NESState, score: Array) -> tuple[Array, Array]:

@@ -97,7 +97,7 @@ class SPSA:
     update, adam = _ADAM.update(found.grad, state.adam)
     moved = state.image + self.step_size * problem.eps * update
     image = norms.project(self.norm, moved, problem.image, problem.eps)
-    probe = Probe(state.image, logits, self.cost.forward, looked=1, nan=found.nan, flat=found.flat)
+    probe = Probe(state.image, logits, self.cost.forward, point_query=1, nan=found.nan, flat=found.flat)
     return SPSAState(image, adam, state.step + 1), probe
 
   def candidate(self, problem: Problem, state: SPSAState) -> Array:

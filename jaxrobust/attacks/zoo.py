@@ -121,7 +121,7 @@ class ZOO:
     grad = 2.0 * delta[picks] + state.search.const * jnp.where(bad, 0.0, slopes)
     state = _descend(state, picks, grad, self.step_size)._replace(search=search)
     done = const_search.finished(search, self.rounds)
-    return state, Probe(image, logits, self.cost.forward, looked=1, done=done, nan=jnp.any(bad))
+    return state, Probe(image, logits, self.cost.forward, point_query=1, done=done, nan=jnp.any(bad))
 
   def _slopes(self, model: LogitsFn, problem: Problem, flat: Array, picks: Array) -> Array:
     """Returns the slope of the hinge along some coordinates; a few at a time, as memory allows."""
