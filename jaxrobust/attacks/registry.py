@@ -22,10 +22,11 @@ from jaxrobust.core.validation import is_number
 
 _MODULES = ("pgd", "mim", "square", "fab", "deepfool", "apgd", "mm", "cw", "ddn", "fmn", "ead", "autoattack")
 _SCORE_MODULES = ("nes", "spsa", "nattack", "zoo", "bandits", "simba", "signhunter")
+_DECISION_MODULES = ("boundary", "evolutionary", "hopskipjump", "sign_opt", "opt", "rays", "geoda", "surfree")
 
 
 def _load() -> None:
-  for module in _MODULES + _SCORE_MODULES:
+  for module in _MODULES + _SCORE_MODULES + _DECISION_MODULES:
     importlib.import_module(f"jaxrobust.attacks.{module}")
 
 

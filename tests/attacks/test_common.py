@@ -20,6 +20,8 @@ SMALL = {
   "pairs": 4,
   "samples": 8,
   "coordinates": 3,
+  "probes": 6,
+  "directions": 3,
 }
 
 

@@ -115,6 +115,10 @@ def test_ares_curves_come_from_single_runs(classifier, out):
   np.testing.assert_allclose(1 - np.array(nes["y"]) / nes["y"][0], success["y"], atol=1e-12)
   zoo = summary["curves"]["strength: l2-zoo-100@1.0"]
   assert zoo["unit"] == "queries" and zoo["y"][-1] == summary["metrics"]["l2-zoo-100@1.0"]
+  budget, queries = (summary["curves"][name] for name in ("budget: l2-boundary-100", "strength: l2-boundary-100@1.0"))
+  # Both curves of one run: all its queries, at the budget of the other curve.
+  assert queries["unit"] == "queries" and queries["x"][-1] == 100 and queries["y"][0] == budget["y"][0]
+  assert queries["y"][-1] == budget["y"][budget["x"].index(1.0)]
   assert "budget: l2-zoo-100" in summary["curves"] and "budget: l2-nes-100,pairs=5-minimum-budget" in summary["curves"]
 
 

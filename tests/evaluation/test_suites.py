@@ -59,6 +59,8 @@ def test_ares_has_both_curves_targeted_and_untargeted_in_both_norms():
         assert f"digits32/clean/{norm}-{name}-20000{goal}@{'8/255' if norm == 'linf' else '1.0'}" in found
       assert f"digits32/clean/l2-zoo-20000{goal}" in found
     assert f"digits32/clean/{norm}-deepfool-100" in found
+  for name in ("boundary", "evolutionary"):
+    assert {f"digits32/clean/l2-{name}-20000", f"digits32/clean/l2-{name}-20000,targeted"} <= set(found)
 
 
 def test_ares_bench_has_ten_data_sets_and_an_autoattack_curve():
