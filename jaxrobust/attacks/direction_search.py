@@ -6,12 +6,12 @@ Cheng et al. 2019 (arXiv:1807.04457) write the smallest perturbation as min g(θ
          the distance of the best so far
   probe  an estimate of ∇g at θ (the attack's own)
   line   θ' = θ - α ∇g with α doubled while g falls, up to 15 times; if it never fell α is quartered until it does, up
-         to
-         15 times. Where α < 1e-4 it becomes 1, and β a tenth
+         to 15 times. Where α < 1e-4 it becomes 1, and β a tenth
 g along a direction is found near a first guess: there, then 1 %, 2 %, 4 %, … away until the boundary is between (the
-authors: always 1 %), then bisected to β / 500 of the distance. In `seek` and `line` a direction that does not meet
-the goal at the guess is farther away and given up at once, where the authors find out how much farther. Points are
-clipped into [0, 1], which the authors' code leaves out; distances are those of the clipped points.
+authors: always 1 %), then bisected to `tolerance` of the distance, 2e-6 (the authors: β / 500, which with β falls below
+what float32 tells apart). In `seek` and `line` a direction that does not meet the goal at the guess is farther away and
+given up at once, where the authors find out how much farther. Points are clipped into [0, 1], which the authors' code
+leaves out; distances are those of the clipped points.
 """
 
 from __future__ import annotations
@@ -30,8 +30,6 @@ TRIALS = 15
 DOUBLED, QUARTERED = 2.0, 0.25
 NEAR = 0.01
 _FAR = 10.0
-# What float32 can tell apart of a distance, and some.
-_FINEST = 1e-6
 
 
 class Search(NamedTuple):
@@ -86,7 +84,7 @@ def looks_at(search: Search, guess: Array) -> Array:
   return jnp.where(search.mode == FIRST, guess, bounds)
 
 
-def answered(search: Search, at: Array, met: Array, tolerance: Array) -> tuple[Search, Array]:
+def answered(search: Search, at: Array, met: Array, tolerance: float) -> tuple[Search, Array]:
   """Returns the search after an answer, and whether the boundary is known to the tolerance: at `high`."""
   first, nearer, farther = (search.mode == mode for mode in (FIRST, NEARER, FARTHER))
   low, high = jnp.where(met, search.low, at), jnp.where(met, at, search.high)
@@ -117,6 +115,7 @@ class DirectionSearch(decision.DecisionAttack):
   probes: int
   alpha: float
   beta: float
+  tolerance: float
   # Whether a probe finds its distance; otherwise it asks once, at that of θ.
   _measures: ClassVar[bool]
 
@@ -140,7 +139,7 @@ class DirectionSearch(decision.DecisionAttack):
     at = looks_at(state.search, jnp.where(probing, state.g, guess))
     point = jnp.clip(image + at * direction, 0.0, 1.0)
     met = model(point.reshape(problem.image.shape))
-    search, known = answered(state.search, at, met, jnp.maximum(state.beta / 500.0, _FINEST))
+    search, known = answered(state.search, at, met, self.tolerance)
     expands = probing if self._measures else jnp.zeros_like(probing)
     lost = ~met & (((state.search.mode == FIRST) & ~expands) | (search.high > _FAR * state.g))
     once = probing if not self._measures else jnp.zeros_like(probing)

@@ -37,6 +37,7 @@ class OPT(DirectionSearch):
   probes: int = 10
   alpha: float = 0.2
   beta: float = 0.001
+  tolerance: float = 2e-6
   name: str = "opt"
   _measures: ClassVar[bool] = True
 

@@ -38,6 +38,7 @@ class SignOPT(DirectionSearch):
   probes: int = 200
   alpha: float = 0.2
   beta: float = 0.001
+  tolerance: float = 2e-6
   name: str = "sign-opt"
   _measures: ClassVar[bool] = False
 

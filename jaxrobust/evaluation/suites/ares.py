@@ -57,7 +57,7 @@ def _score(norm: str, small: bool) -> list[Any]:
 
 
 def _minimal(small: bool) -> list[SuiteEntry]:
-  """Returns attacks whose distances make their curves of budgets, and queries at the paper's budget those of strength."""
+  """Returns attacks whose distances make the curves of budgets, and queries at the paper's budget those of strength."""
   entries = [attack_entry(name, queries=100 if small else QUERIES) for name in _MINIMAL]
   return [replace(entry, strengths=(Budget(STRENGTH_EPS["l2"]),)) for entry in (entries[:2] if small else entries)]
 
