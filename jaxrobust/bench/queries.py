@@ -12,6 +12,7 @@ much a batch is cheaper.
 from __future__ import annotations
 
 import functools
+import math
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,7 +21,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxrobust.attacks import estimates
+from jaxrobust.attacks import decision, estimates
 from jaxrobust.attacks.registry import make_attack
 from jaxrobust.bench.bare import BATCHES, bare_forward
 from jaxrobust.bench.peers import Peers
@@ -70,6 +71,12 @@ class QueryContest(NamedTuple):
   eps: str | None = EPS
 
 
+def _decision_noise(key: Array, shape: tuple[int, ...]) -> Array:
+  return decision.gaussian(decision.draw(key, jnp.int32(0), math.prod(shape)))
+
+
+NOISE = Draws(_decision_noise, 1.0)
+SIGN_OPT = {"query_limit": 400, "max_iter": 1}
 SPSA = {"delta": 0.001, "lr": 0.0001, "nb_iter": 5, "nb_sample": 100}
 CONTESTS = (
   QueryContest("nes", {"queries": 1006}, (8, 64), draws=Draws(estimates.normal, 0.5)),
@@ -77,6 +84,9 @@ CONTESTS = (
   QueryContest("square", {"num_steps": 100}, (128, 512), "torchattacks-square", {"n_queries": 100}, 128),
   QueryContest("square", {"num_steps": 100}, (128, 512), "art-square", {"max_iter": 100}, 128),
   QueryContest("simba", {"queries": 100}, (128, 512), "art-simba", {"max_iter": 25, "epsilon": 0.01}, 8),
+  QueryContest("boundary", {"queries": 256}, (64, 256), "foolbox-boundary", {"steps": 180}, 4, NOISE, None),
+  QueryContest("hopskipjump", {"queries": 256}, (64, 256), "foolbox-hopskipjump", {"steps": 1}, 4, NOISE, None),
+  QueryContest("sign-opt", {"queries": 256}, (64, 256), "art-sign-opt", SIGN_OPT, 4, NOISE, None),
 )
 
 

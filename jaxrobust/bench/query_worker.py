@@ -68,11 +68,45 @@ def art_simba(model, x, y, eps, options):
   return (lambda: attack.generate(x.numpy().copy(), labels)), "adversarial-robustness-toolbox"
 
 
+def one_by_one(attack, model, x, y):
+  """foolbox's attacks share noise and norms over a batch, so that each image is one."""
+  import foolbox
+
+  network = foolbox.PyTorchModel(model, bounds=(0, 1), device="cpu")
+  goal = foolbox.criteria.Misclassification
+  return lambda: [attack.run(network, x[i : i + 1], goal(y[i : i + 1])) for i in range(len(x))]
+
+
+def foolbox_boundary(model, x, y, eps, options):
+  del eps
+  import foolbox
+
+  return one_by_one(foolbox.attacks.BoundaryAttack(**options), model, x, y), "foolbox"
+
+
+def foolbox_hopskipjump(model, x, y, eps, options):
+  del eps
+  import foolbox
+
+  return one_by_one(foolbox.attacks.HopSkipJumpAttack(**options), model, x, y), "foolbox"
+
+
+def art_sign_opt(model, x, y, eps, options):
+  del eps
+  from art.attacks.evasion import SignOPTAttack
+
+  attack = SignOPTAttack(art_classifier(model), targeted=False, batch_size=1, **options)
+  return (lambda: attack.generate(x.numpy().copy(), y.numpy())), "adversarial-robustness-toolbox"
+
+
 PEERS = {
   "torchattacks-spsa": torchattacks_spsa,
   "torchattacks-square": torchattacks_square,
   "art-square": art_square,
   "art-simba": art_simba,
+  "foolbox-boundary": foolbox_boundary,
+  "foolbox-hopskipjump": foolbox_hopskipjump,
+  "art-sign-opt": art_sign_opt,
 }
 
 
