@@ -148,11 +148,11 @@ class Answers(NamedTuple):
   """The last answers of a kind: bits in a ring, and how many have come since it was emptied."""
 
   bits: Array
-  count: Array
+  seen: Array
 
   @property
   def full(self) -> Array:
-    return self.count >= self.bits.shape[0]
+    return self.seen >= self.bits.shape[0]
 
   @property
   def rate(self) -> Array:
@@ -160,11 +160,11 @@ class Answers(NamedTuple):
 
   def push(self, bit: Array, when: Array) -> Answers:
     """Returns it with one more answer, if there is one."""
-    place = jnp.arange(self.bits.shape[0]) == self.count % self.bits.shape[0]
-    return Answers(jnp.where(place & when, bit, self.bits), self.count + when)
+    place = jnp.arange(self.bits.shape[0]) == self.seen % self.bits.shape[0]
+    return Answers(jnp.where(place & when, bit, self.bits), self.seen + when)
 
   def emptied(self, when: Array) -> Answers:
-    return self._replace(count=jnp.where(when, 0, self.count))
+    return self._replace(seen=jnp.where(when, 0, self.seen))
 
 
 def no_answers(size: int) -> Answers:
