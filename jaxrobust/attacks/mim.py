@@ -1,4 +1,4 @@
-"""Momentum iterative method (MI-FGSM): PGD along an accumulated, normalized gradient.
+"""Momentum iterative method (MI-FGSM), and the form of all transfer attacks: view → gradient → smooth → momentum.
 
   g_{k+1} = mu · g_k + ∇ loss / |∇ loss|_1
   x_{k+1} = P(x_k + alpha · eps · steepest(g_{k+1}))
@@ -6,38 +6,80 @@
 Norms l1, l2, linf; untargeted and targeted. Source: Dong et al. 2018 (arXiv:1710.06081); decay 1, 10 steps.
 alpha defaults to 2 / steps, as in foolbox 3. The l1 norm is the image's own: batch-wide norms in other
 libraries make the result depend on the batch.
+
+`MIM` has a place for each piece that a relative adds (`transfer_gradients` puts them together by name):
+  views   ∇ is the mean over views of the image (`attacks.views`)
+  ahead   ∇ is taken where the momentum leads, at x_k + alpha · eps · mu · g_k in units of a mean |g| of one
+  tuning  ∇ + v_k takes the place of ∇, with v_{k+1} = mean of ∇ around x_k, less ∇
+  smooth  ∇ is convolved
+The point reported is always x_k itself; where no gradient is taken there, one more forward pass looks at it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, cast
 
+import jax
 import jax.numpy as jnp
 
 from jaxrobust.attacks import losses, norms
 from jaxrobust.attacks.registry import ATTACKS, check_steps
+from jaxrobust.attacks.views import Gaussian, Views
 from jaxrobust.core.budget import check_norm
 from jaxrobust.core.gradients import loss_and_grad
 from jaxrobust.core.threat import by_norm
 from jaxrobust.core.types import Access, Array, Cost, LogitsFn, Probe, Problem
 
+_DUAL = {"l1": 0.0, "l2": 0.5, "linf": 1.0}
+
 
 class MIMState(NamedTuple):
-  """The point to evaluate next, and the gradient it has accumulated."""
+  """Where the attack looks next, and what it has gathered.
+
+  Attributes:
+    momentum: the accumulated gradient.
+    number: of the step, for draws.
+    variance: how gradients around the last point differ from the one there; None without tuning.
+  """
 
   image: Array
   momentum: Array
+  number: Array
+  variance: Array | None
 
 
-@ATTACKS.register("mim")
+@dataclass(frozen=True)
+class Nesterov:
+  """Takes the gradient where the momentum leads."""
+
+
+@dataclass(frozen=True)
+class Variance:
+  """Tunes the gradient by those at random points around the last one.
+
+  Attributes:
+    neighbors: how many points.
+    beta: radius of the ball they are drawn from, in eps; they may lie beyond the box.
+  """
+
+  neighbors: int
+  beta: float
+
+  def offsets(self, norm: str, key: Array, shape: tuple[int, ...]) -> Array:
+    """Returns where the neighbors lie, in eps."""
+    keys = jax.random.split(key, self.neighbors)
+    return self.beta * jax.vmap(lambda key: norms.random_in_ball(norm, key, shape))(keys)
+
+
 @dataclass(frozen=True)
 class MIM:
   """Gradient steps with momentum.
 
   Example:
-    >>> MIM(num_steps=20).step_size
-    0.1
+    >>> MIM(num_steps=20).step_size, MIM().cost
+    (0.1, Cost(forward=1, backward=1, parallel=1))
   """
 
   norm: str = "linf"
@@ -47,10 +89,14 @@ class MIM:
   random_start: bool = False
   loss: str = "ce"
   name: str = "mim"
+  views: Views | None = None
+  ahead: Nesterov | None = None
+  tuning: Variance | None = None
+  smooth: Gaussian | None = None
   threat = by_norm
   minimal: ClassVar[bool] = False
   access: ClassVar[Access] = "gradient"
-  cost: ClassVar[Cost] = Cost()
+  pieces: ClassVar[tuple[str, ...]] = ("views", "ahead", "tuning", "smooth")
 
   def __post_init__(self) -> None:
     check_norm(self.norm)
@@ -58,19 +104,113 @@ class MIM:
     if self.step_size is None:
       object.__setattr__(self, "step_size", 2.0 / self.num_steps)
 
+  @property
+  def cost(self) -> Cost:
+    copies = 1 if self.views is None else self.views.count
+    neighbors = 0 if self.tuning is None else self.tuning.neighbors
+    gradients = copies * (1 + neighbors)
+    return Cost(gradients + (not self._at_the_point), gradients, copies * max(neighbors, 1))
+
+  @property
+  def needs_others(self) -> int:
+    """Returns how many images of other classes the views are mixed from."""
+    return getattr(self.views, "others", 0)
+
+  @property
+  def _at_the_point(self) -> bool:
+    """Tells whether the first gradient is that of the very point."""
+    return self.ahead is None and (self.views is None or self.views.plain)
+
   def init(self, problem: Problem) -> MIMState:
     image = problem.image
     if self.random_start:
       image = norms.random_start(self.norm, problem.key, image, problem.eps)
-    return MIMState(image, jnp.zeros_like(image))
+    zero = jnp.zeros_like(image)
+    return MIMState(image, zero, jnp.zeros((), jnp.int32), None if self.tuning is None else zero)
 
   def step(self, model: LogitsFn, problem: Problem, state: MIMState) -> tuple[MIMState, Probe]:
-    point = loss_and_grad(model, losses.bind(self.loss, problem), state.image)
-    momentum = self.decay * state.momentum + norms.normalize("l1", point.grad)
-    move = norms.steepest(self.norm, momentum, cast(float, self.step_size) * problem.eps, state.image)
-    image = norms.project(self.norm, state.image + move, problem.image, problem.eps)
-    return MIMState(image, momentum), point.probe
+    length = cast(float, self.step_size) * problem.eps
+    here, around = jax.random.split(jax.random.fold_in(problem.key, state.number))
+    grad, probe = self._gradient(model, problem, here, state, length)
+    variance = None
+    direction = grad
+    if self.tuning is not None:
+      assert state.variance is not None
+      direction = grad + state.variance
+      mean, nan = self._around(model, problem, around, state.image)
+      variance, probe = mean - grad, probe._replace(nan=probe.nan | nan)
+    if self.smooth is not None:
+      direction = self.smooth(direction)
+    momentum = self.decay * state.momentum + norms.normalize("l1", direction)
+    image = norms.climb(self.norm, momentum, length, state.image, problem.image, problem.eps)
+    probe = probe._replace(queries=self.cost.forward, point_query=1)
+    return MIMState(image, momentum, state.number + 1, variance), probe
+
+  def _gradient(
+    self, model: LogitsFn, problem: Problem, key: Array, state: MIMState, length: Array
+  ) -> tuple[Array, Probe]:
+    """Returns the mean gradient over the views, and what was seen at the point itself."""
+    loss, image = losses.bind(self.loss, problem), state.image
+    if self._at_the_point:
+      point = loss_and_grad(model, loss, image)
+      return point.grad, point.probe
+    logits = model(image)
+    if self.ahead is not None:
+      # The momentum is a sum of gradients of l1 norm one: this makes their entries as large as a step of the norm.
+      image = image + length * self.decay * state.momentum * image.size ** _DUAL[self.norm]
+    grad, nan = _mean_gradient(model, loss, self.views, problem, key, image)
+    return grad, Probe(state.image, logits, queries=0, nan=nan, flat=jnp.all(grad == 0.0))
+
+  def _around(self, model: LogitsFn, problem: Problem, key: Array, image: Array) -> tuple[Array, Array]:
+    """Returns the mean gradient at random neighbors, and whether one was not finite."""
+    assert self.tuning is not None
+    loss, count = losses.bind(self.loss, problem), self.tuning.neighbors
+    points = image + problem.eps * self.tuning.offsets(self.norm, key, image.shape)
+    keys = jax.random.split(jax.random.fold_in(key, count), count)
+    one = lambda point, key, number: _mean_gradient(model, loss, self.views, problem, key, point, number)
+    grads, nan = jax.vmap(one)(points, keys, jnp.arange(count))
+    return jnp.mean(grads, axis=0), jnp.any(nan)
 
   def candidate(self, problem: Problem, state: MIMState) -> Array:
     del problem
     return state.image
+
+
+def _mean_gradient(
+  model: LogitsFn,
+  loss: Callable[[Array], Array],
+  views: Views | None,
+  problem: Problem,
+  key: Array,
+  image: Array,
+  draw: Array | int = 0,
+) -> tuple[Array, Array]:
+  """Returns the mean gradient over the views of an image, and whether one of them was not finite.
+
+  Args:
+    draw: the number of this call, where one stands for many.
+  """
+  if views is None or views.plain:
+    point = loss_and_grad(model, loss, image, draw)
+    return point.grad, jnp.asarray(point.probe.nan)
+
+  def one(number: Array) -> tuple[Array, Array]:
+    shown, pull = jax.vjp(lambda image: views.show(key, problem, image, number), image)
+    point = loss_and_grad(model, loss, shown, draw * views.count + number)
+    return pull(point.grad)[0], jnp.asarray(point.probe.nan)
+
+  grads, nan = jax.vmap(one)(jnp.arange(views.count))
+  return jnp.mean(grads, axis=0), jnp.any(nan)
+
+
+@ATTACKS.register("mim")
+def momentum_method(
+  norm: str = "linf",
+  num_steps: int = 10,
+  step_size: float | None = None,
+  decay: float = 1.0,
+  random_start: bool = False,
+  loss: str = "ce",
+) -> MIM:
+  """Gradient steps with momentum, and nothing else."""
+  return MIM(norm, num_steps, step_size, decay, random_start, loss)

@@ -1,15 +1,18 @@
 """The geometry of l1, l2 and linf balls inside the image box [0, 1], for one image.
 
-Every attack uses these five functions; there is no other projection in the package.
+Every attack uses these functions; there is no other projection in the package.
   distance   the norm of a perturbation
   project    the nearest point of ball ∩ box (l1, linf exactly; l2: ball, then box, which stays in the ball)
   steepest   the move of a given length that raises a linear loss most without leaving the box
+  climb      a steepest move, projected: one step of most gradient attacks
   random_start  a point drawn uniformly from the ball, clipped into the box
+  random_in_ball  a perturbation drawn uniformly from the ball of radius one
   random_direction  noise of length one
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import jax
@@ -125,6 +128,15 @@ def _steepest_l1(grad: Array, length: Array, image: Array) -> Array:
   return jnp.sign(grad) * (full + jnp.where(everything, 0.0, share * edge))
 
 
+def climb(norm: str, direction: Array, length: Array, image: Array, center: Array, eps: Array) -> Array:
+  """The point that the steepest move of `length` along `direction` leads to from `image`, projected.
+
+  >>> climb("linf", jnp.array([3.0, -1.0]), 0.2, jnp.array([0.6, 0.5]), jnp.array([0.5, 0.5]), 0.25).tolist()
+  [0.75, 0.30000001192092896]
+  """
+  return project(norm, image + steepest(norm, direction, length, image), center, eps)
+
+
 def random_direction(norm: str, key: Array, shape: tuple[int, ...]) -> Array:
   """Noise of length one, from uniform draws in linf and normal ones in the other norms."""
   if norm == "linf":
@@ -136,16 +148,20 @@ def random_direction(norm: str, key: Array, shape: tuple[int, ...]) -> Array:
 
 def random_start(norm: str, key: Array, center: Array, eps: Array) -> Array:
   """A point drawn uniformly from the eps-ball around `center`, clipped into the box."""
+  return jnp.clip(center + eps * random_in_ball(norm, key, center.shape), 0.0, 1.0)
+
+
+def random_in_ball(norm: str, key: Array, shape: tuple[int, ...]) -> Array:
+  """A perturbation drawn uniformly from the ball of radius one."""
+  size = math.prod(shape)
   if norm == "linf":
-    delta = jax.random.uniform(unrolled(key), center.shape, minval=-1.0, maxval=1.0)
-  elif norm == "l2":
+    return jax.random.uniform(unrolled(key), shape, minval=-1.0, maxval=1.0)
+  if norm == "l2":
     direction, radius = jax.random.split(key)
-    unit = normalize("l2", jax.random.normal(direction, center.shape))
-    delta = unit * jax.random.uniform(radius) ** (1.0 / center.size)
-  else:
-    # Laplace magnitudes over their sum plus one more exponential: uniform in the l1 ball.
-    signs, sizes = jax.random.split(key)
-    magnitude = jax.random.exponential(sizes, (center.size + 1,))
-    sign = jax.random.rademacher(signs, center.shape, dtype=center.dtype)
-    delta = sign * (magnitude[:-1] / jnp.sum(magnitude)).reshape(center.shape)
-  return jnp.clip(center + eps * delta, 0.0, 1.0)
+    unit = normalize("l2", jax.random.normal(direction, shape))
+    return unit * jax.random.uniform(radius) ** (1.0 / size)
+  # Laplace magnitudes over their sum plus one more exponential: uniform in the l1 ball.
+  signs, sizes = jax.random.split(key)
+  magnitude = jax.random.exponential(sizes, (size + 1,))
+  sign = jax.random.rademacher(signs, shape, dtype=magnitude.dtype)
+  return sign * (magnitude[:-1] / jnp.sum(magnitude)).reshape(shape)

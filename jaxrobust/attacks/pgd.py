@@ -66,8 +66,9 @@ class PGD:
 
   def step(self, model: LogitsFn, problem: Problem, state: PGDState) -> tuple[PGDState, Probe]:
     point = loss_and_grad(model, losses.bind(self.loss, problem), state.image)
-    move = norms.steepest(self.norm, point.grad, cast(float, self.step_size) * problem.eps, state.image)
-    return PGDState(norms.project(self.norm, state.image + move, problem.image, problem.eps)), point.probe
+    length = cast(float, self.step_size) * problem.eps
+    image = norms.climb(self.norm, point.grad, length, state.image, problem.image, problem.eps)
+    return PGDState(image), point.probe
 
   def candidate(self, problem: Problem, state: PGDState) -> Array:
     del problem

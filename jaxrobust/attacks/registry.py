@@ -21,12 +21,13 @@ from jaxrobust.core.threat import Threat
 from jaxrobust.core.validation import is_number
 
 _MODULES = ("pgd", "mim", "square", "fab", "deepfool", "apgd", "mm", "cw", "ddn", "fmn", "ead", "autoattack")
+_TRANSFER_MODULES = ("transfer_gradients", "uap")
 _SCORE_MODULES = ("nes", "spsa", "nattack", "zoo", "bandits", "simba", "signhunter")
 _DECISION_MODULES = ("boundary", "evolutionary", "hopskipjump", "sign_opt", "opt", "rays", "geoda", "surfree")
 
 
 def _load() -> None:
-  for module in _MODULES + _SCORE_MODULES + _DECISION_MODULES:
+  for module in _MODULES + _TRANSFER_MODULES + _SCORE_MODULES + _DECISION_MODULES:
     importlib.import_module(f"jaxrobust.attacks.{module}")
 
 
@@ -121,21 +122,32 @@ def _special(attack: Any, name: str) -> list[str]:
   """Returns the hyper-parameters that differ from what the same norm and steps have by default."""
   if not dataclasses.is_dataclass(attack):
     return []
-  values = {key: value for key, value in vars(attack).items() if key not in (*_NAMED, "queries", "name")}
+  values = {key: value for key, value in _parameters(attack).items() if key not in (*_NAMED, "queries", "name")}
   usual: dict[str, Any] = {field.name: field.default for field in dataclasses.fields(attack)}
   if name in ATTACKS:
     known = inspect.signature(ATTACKS[name]).parameters
     same = {key: vars(attack)[key] for key in _NAMED if key in known and key in vars(attack)}
-    usual |= vars(ATTACKS[name](**same))
+    usual |= _parameters(ATTACKS[name](**same))
   special = {key: value for key, value in values.items() if value != usual[key]}
   return [f"{key}={value:.6g}" if isinstance(value, float) else f"{key}={value}" for key, value in special.items()]
+
+
+def _parameters(attack: Any) -> dict[str, Any]:
+  """Returns every hyper-parameter by name; those of the pieces that an attack is composed of stand beside its own."""
+  pieces, flat = getattr(attack, "pieces", ()), {}
+  for key, value in vars(attack).items():
+    if key not in pieces:
+      flat[key] = value
+    elif value is not None:
+      flat |= value.config() if hasattr(value, "config") else vars(value)
+  return flat
 
 
 def attack_config(attack: Any) -> dict[str, Any]:
   """Returns every hyper-parameter of an attack value as plain JSON."""
   if not dataclasses.is_dataclass(attack) or isinstance(attack, type):
     return {"attack": type(attack).__name__, "repr": repr(attack)}
-  plain = {key: value.config() if isinstance(value, Threat) else value for key, value in vars(attack).items()}
+  plain = {key: value.config() if isinstance(value, Threat) else value for key, value in _parameters(attack).items()}
   return {"attack": type(attack).__name__, **plain}
 
 

@@ -69,8 +69,10 @@ class Stage:
     contract_of(self.attack)
 
   @property
-  def needs_start(self) -> bool:
-    return contract_of(self.attack).needs_start
+  def needs_pool(self) -> bool:
+    """Tells whether the attack wants other images than the one it attacks."""
+    contract = contract_of(self.attack)
+    return contract.needs_start or contract.needs_others > 0
 
   @property
   def number(self) -> int:

@@ -74,6 +74,15 @@ class Budget:
       raise InputError(f"eps {text} is larger than any distance between images; minimal attacks take no eps at all")
     return cls(text)
 
+  def times(self, factor: str) -> Budget:
+    """Returns a multiple of a budget, written as such: 1/2 of 4/255 is 2/255.
+
+    >>> Budget("4/255").times("1/8").text, Budget("0.5").times("3/2").text
+    ('0.5/255', '0.75')
+    """
+    top, slash, bottom = self.text.partition("/")
+    return Budget.parse(f"{float(_fraction(top) * _fraction(factor)):g}{slash}{bottom}")
+
 
 def _fraction(text: str) -> Fraction:
   """`8/255`, `0.5/255` and `1e-3` alike; Fraction itself takes no decimals in a ratio."""

@@ -22,7 +22,7 @@ from jaxrobust.core.types import Access, Attack, Cost
 from jaxrobust.core.validation import is_number
 
 REQUIRED = ("threat", "minimal", "access", "cost", "num_steps", "init", "step")
-OPTIONAL = {"candidate": None, "max_queries": None, "may_leave_ball": False, "needs_start": False}
+OPTIONAL = {"candidate": None, "max_queries": None, "may_leave_ball": False, "needs_start": False, "needs_others": 0}
 _FREE = ("name", "norm", "loss")
 _ALIKE = 0.75
 
@@ -43,6 +43,7 @@ class Contract(NamedTuple):
   max_queries: int | None
   may_leave_ball: bool
   needs_start: bool
+  needs_others: int
 
 
 def contract_of(attack: Any) -> Contract:
@@ -112,6 +113,9 @@ def _rules(attack: Any, contract: Contract) -> Iterator[tuple[bool, str]]:
   yield not is_number(steps, int) or steps < 1, f"num_steps is {steps!r}"
   yield not callable(attack.init) or not callable(attack.step), "init and step are methods"
   yield isinstance(norm, str) and isinstance(threat, Norm) and norm != threat.name, f"norm {norm!r} is not its {threat}"
+  others = contract.needs_others
+  yield not is_number(others, int) or others < 0, f"needs_others is a number of images, got {others!r}"
+  yield contract.needs_start and others > 0, "it wants either a start or other images, not both"
   yield contract.minimal and contract.may_leave_ball, "a minimal attack has no ball to leave"
   yield most is not None and (not is_number(most, int) or most < 1), f"max_queries is {most!r}"
   yield most is not None and most < cost.forward, f"max_queries is {most}, but a step makes {cost.forward}"

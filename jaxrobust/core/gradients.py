@@ -57,18 +57,21 @@ class LossAndGrad(NamedTuple):
   probe: Probe
 
 
-def loss_and_grad(model: LogitsFn, loss: Loss, image: Array) -> LossAndGrad:
+def loss_and_grad(model: LogitsFn, loss: Loss, image: Array, draw: Array | int = 0) -> LossAndGrad:
   """Returns loss, gradient and probe at `image`; the gradient of the mean loss under EOT.
+
+  Args:
+    draw: the number of the query inside `vmap` or a loop, for randomized classifiers.
 
   Example:
     >>> point = loss_and_grad(lambda x: x.ravel(), lambda z: z[0] - z[1], jnp.ones((1, 2, 1)))
     >>> point.grad.ravel().tolist()
     [1.0, -1.0]
   """
-  sampled = getattr(model, "sampled", lambda x: model(x)[None])
+  sampled = getattr(model, "sampled", lambda x, draw: model(x)[None])
 
   def mean_loss(x: Array) -> tuple[Array, Array]:
-    logits = sampled(x)
+    logits = sampled(x, draw)
     return jnp.mean(jax.vmap(loss)(logits)), jnp.mean(logits, axis=0)
 
   (value, logits), grad = jax.value_and_grad(mean_loss, has_aux=True)(image)

@@ -20,7 +20,9 @@ import numpy as np
 
 from jaxrobust.core.errors import InputError
 
-# Stages of attacks are smaller numbers; these two mark the model's own randomness outside attacks.
+# Stages of attacks are smaller numbers; these mark the choice of other images, and the model's own randomness outside
+# attacks.
+OTHERS_STAGE = 0x7FFFFFFD
 CLEAN_STAGE = 0x7FFFFFFE
 VERIFY_STAGE = 0x7FFFFFFF
 

@@ -30,6 +30,7 @@ class Problem(NamedTuple):
     eps: the budget; traced, so that one program serves every budget.
     key: a hash of (seed, example id, stage, restart), never from the clock, batch or device.
     start: an image that meets the goal, for attacks with `needs_start`; None for others.
+    others: (K, H, W, C), images of other classes, for attacks with `needs_others` = K; None for others.
   """
 
   image: Array
@@ -38,6 +39,7 @@ class Problem(NamedTuple):
   eps: Array
   key: Array
   start: Array | None = None
+  others: Array | None = None
 
 
 @accepts_old_names
@@ -99,6 +101,7 @@ class Attack(Protocol):
     max_queries: the budget of a query attack; the engine ends it before a step that could go beyond.
     may_leave_ball: the attack evaluates points outside its ball on purpose; such points are no successes.
     needs_start: the attack wants `problem.start`.
+    needs_others: how many images of other classes it wants as `problem.others`; 0 for none.
     name: for ids and tables; the class in lower case otherwise.
   """
 

@@ -140,9 +140,9 @@ def attack_images(
     ids: names of the examples for their keys, whole numbers; positions by default.
     precision: of matrix products and convolutions; float32 throughout by default, also on TPU.
     budgets: of minimal attacks, for which `reached_step` and `reached_query` of the result say when each was first met.
-    starts: images and labels that attacks with `needs_start` start from; the first 500 of the attacked ones by their
-      ids otherwise, and later ones of targets that are not among them. Which one an example gets depends on the seed
-      and its class alone.
+    starts: images and labels that attacks with `needs_start` or `needs_others` choose from; the first 500 of the
+      attacked ones by their ids otherwise, and later ones of targets that are not among them. Which start an example
+      gets depends on the seed and its class alone.
     progress: called with running totals.
 
   Example:

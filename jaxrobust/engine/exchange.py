@@ -10,6 +10,7 @@ from jaxrobust.core.keys import VERIFY_STAGE, item_keys
 from jaxrobust.engine.judge import byte_levels
 from jaxrobust.engine.pending import Departures
 from jaxrobust.engine.pool import Pool, SlotGroup, exchange_widths
+from jaxrobust.engine.program import more_shape
 from jaxrobust.engine.status import ENTRY, NEW, RESUME, pack_entries
 
 if TYPE_CHECKING:
@@ -55,8 +56,8 @@ def _exchange(
   group.active += len(entering) - int((group.rows[changed] >= 0).sum())
   group.rows[changed], group.fresh[changed] = -1, True
   group.rows[changed[: len(entering)]] = entering
-  images, starts = _fill(engine, pool, entries, index[~going][: len(entering)], np.array(entering, np.int64))
-  placed = engine.device.place((pack_entries(entries), images, starts))
+  images, more = _fill(engine, pool, entries, index[~going][: len(entering)], np.array(entering, np.int64))
+  placed = engine.device.place((pack_entries(entries), images, more))
   group.slots, outbox.candidates, status, candidates = engine.device.exchange(
     pool.program, pool.arrays, group.slots, outbox.candidates, *placed
   )
@@ -106,7 +107,7 @@ def _leave(
 def _fill(
   engine: Engine, pool: Pool, entries: np.ndarray, index: np.ndarray, rows: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray | None]:
-  """Writes new items into their entries; returns their images and, where the attack wants them, starting points."""
+  """Writes new items into their entries; returns their images and the other images that the attack wants."""
   table = engine.examples
   originals = table.originals[rows]
   kinds = {image.dtype for image in originals}
@@ -114,7 +115,7 @@ def _fill(
   kind = np.dtype(np.float32) if len(kinds) > 1 else next(iter(kinds), engine.image_type)
   images = np.zeros((len(entries), *pool.image_shape), kind)
   if not len(rows):
-    return images, _starting_points(engine, pool, entries, index)
+    return images, _other_images(engine, pool, entries, index, rows)
   for at, image in zip(index.tolist(), originals, strict=True):
     images[at] = image if image.dtype == images.dtype else byte_levels(image)
   entries["mode"][index] = NEW
@@ -123,14 +124,22 @@ def _fill(
     entries[name][index] = table[column][rows]
   items = zip(table["id"][rows].tolist(), table["item_stage"][rows].tolist(), strict=True)
   entries["key"][index] = item_keys(engine.seed, [(one, *pool.stage_keys[stage]) for one, stage in items])
-  return images, _starting_points(engine, pool, entries, index)
+  return images, _other_images(engine, pool, entries, index, rows)
 
 
-def _starting_points(engine: Engine, pool: Pool, entries: np.ndarray, index: np.ndarray) -> np.ndarray | None:
-  """Returns the starting points of new items, where the attack wants them: bytes or floats, whatever the images are."""
-  if not pool.program.rule.needs_start or engine.starts is None:
+def _other_images(
+  engine: Engine, pool: Pool, entries: np.ndarray, index: np.ndarray, rows: np.ndarray
+) -> np.ndarray | None:
+  """Returns the other images that the attack of new items wants, if any: bytes or floats, whatever the images are."""
+  rule, starts = pool.program.rule, engine.starts
+  wanted = more_shape(rule, pool.image_shape)
+  if wanted is None or starts is None:
     return None
-  starts = np.zeros((len(entries), *pool.image_shape), engine.starts.images.dtype)
-  for at in index.tolist():
-    starts[at] = engine.starts.choose(engine.seed, int(entries["label"][at]), int(entries["target"][at]))
-  return starts
+  more = np.zeros((len(entries), *wanted), starts.images.dtype)
+  for at, example in zip(index.tolist(), engine.examples["id"][rows].tolist(), strict=True):
+    label, target = int(entries["label"][at]), int(entries["target"][at])
+    if rule.needs_start:
+      more[at] = starts.choose(engine.seed, label, target)
+    else:
+      more[at] = starts.others(engine.seed, example, label, rule.needs_others)
+  return more

@@ -83,8 +83,10 @@ def candidate_of(attack: Attack, problem: Problem, state: Any) -> tuple[Array, A
   return found if attack.threat.witnessed else (found, None)
 
 
-def init_slot(program: Program, attack: Attack, image: Array, start: Array | None, entry: Entry) -> Slots:
-  problem = Problem(image, entry.label, entry.target, entry.eps, jax.random.wrap_key_data(entry.key), start)
+def init_slot(program: Program, attack: Attack, image: Array, more: Array | None, entry: Entry) -> Slots:
+  """Returns a slot with its first state; `more` are the other images that the attack wants, a start among them."""
+  start, others = (more, None) if program.rule.needs_start else (None, more)
+  problem = Problem(image, entry.label, entry.target, entry.eps, jax.random.wrap_key_data(entry.key), start, others)
   best = None
   if program.keeps_best:
     best = (image, jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), _witness_shape(attack, problem)))
@@ -119,10 +121,18 @@ def slot_shapes(program: Program, arrays: tuple, images: tuple[int, ...]) -> Slo
   number, words = jax.ShapeDtypeStruct((size,), np.int32), jax.ShapeDtypeStruct((size, 2), np.uint32)
   image, eps = jax.ShapeDtypeStruct(images, np.float32), jax.ShapeDtypeStruct((size,), np.float32)
   entry = Entry._make([number] * 6 + [eps, words, words])
-  start = image if program.rule.needs_start else None
+  wanted = more_shape(program.rule, images[1:])
+  more = None if wanted is None else jax.ShapeDtypeStruct((size, *wanted), np.float32)
 
-  def init(arrays: tuple, image: Array, start: Array | None, entry: Entry) -> Slots:
+  def init(arrays: tuple, image: Array, more: Array | None, entry: Entry) -> Slots:
     attack = join_arrays(program.attack, arrays)
-    return jax.vmap(functools.partial(init_slot, program, attack))(image, start, entry)
+    return jax.vmap(functools.partial(init_slot, program, attack))(image, more, entry)
 
-  return jax.eval_shape(init, arrays, image, start, entry)
+  return jax.eval_shape(init, arrays, image, more, entry)
+
+
+def more_shape(rule: Contract, image_shape: tuple[int, ...]) -> tuple[int, ...] | None:
+  """Returns the shape of the other images that an attack wants for one of its own; None for most attacks."""
+  if rule.needs_start:
+    return image_shape
+  return (rule.needs_others, *image_shape) if rule.needs_others else None

@@ -120,10 +120,11 @@ class Engine:
     self.pending: deque[Pending] = deque()
     self.verdicts: list[Verdicts] = []
     self.starts: StartPool | None = None
-    if any(pool.program.rule.needs_start for pool in self.pools):
+    if any(stage.needs_pool for stage in schedule.stages):
       steered = targeted or any(stage.rank is not None for stage in schedule.stages)
+      started = steered and any(pool.program.rule.needs_start for pool in self.pools)
       classes = range(classifier.num_classes) if start_classes is None else start_classes
-      self.starts = make_starts(start_pool or source, self._predict, self.outbox.size, classes if steered else ())
+      self.starts = make_starts(start_pool or source, self._predict, self.outbox.size, classes if started else ())
 
   def _make_pools(self, attacks: list[Attack]) -> tuple[list[Pool], list[Pool]]:
     """Returns the pools in the order of their first stage, and the pool of each stage."""

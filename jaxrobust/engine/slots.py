@@ -143,7 +143,7 @@ def _local_peek(program: Program, classifier: Classifier, arrays: tuple, targete
 
 
 def _local_exchange(
-  program: Program, arrays: tuple, slots: Slots, outbox: Candidates, words: Array, images: Array, starts: Array | None
+  program: Program, arrays: tuple, slots: Slots, outbox: Candidates, words: Array, images: Array, more: Array | None
 ) -> Any:
   """Takes rows out and puts new items in; a row beyond the slots is padding."""
   attack = join_arrays(program.attack, arrays)
@@ -153,8 +153,8 @@ def _local_exchange(
   problem = taken.problem
   leaving = Candidates(image, problem.image, problem.label, problem.target, entry.verify_key, witness)
   outbox = jax.tree.map(lambda old, new: old.at[entry.outbox].set(new, mode="drop"), outbox, leaving)
-  starts = None if starts is None else as_floats(starts)
-  fresh = jax.vmap(functools.partial(init_slot, program, attack))(as_floats(images), starts, entry)
+  more = None if more is None else as_floats(more)
+  fresh = jax.vmap(functools.partial(init_slot, program, attack))(as_floats(images), more, entry)
   if program.complete:
     on = entry.mode == RESUME
     over = taken.status.stop == NEVER
@@ -221,12 +221,12 @@ def peek(
 
 @functools.partial(jax.jit, static_argnums=0, donate_argnums=(2, 3))
 def exchange(
-  program: Program, arrays: tuple, slots: Slots, outbox: Candidates, words: Array, images: Array, starts: Array | None
+  program: Program, arrays: tuple, slots: Slots, outbox: Candidates, words: Array, images: Array, more: Array | None
 ) -> tuple[Slots, Candidates, Array, Array]:
   """Exchanges items; returns slots, outbox, and the packed status and images of the rows that were taken out."""
   sharded = (False, True, True, True, True, True)
   return _sharded(program, arrays, functools.partial(_local_exchange, program), sharded)(
-    arrays, slots, outbox, words, images, starts
+    arrays, slots, outbox, words, images, more
   )
 
 

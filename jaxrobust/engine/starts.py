@@ -1,8 +1,8 @@
-"""Starting points for attacks that need one: images of the data set that meet the goal already.
+"""Other images of the data set for attacks that need some: a start that meets the goal already, or other classes.
 
-The start of an example depends on the seed and its class alone, and comes from a fixed pool, so it is the same for any
-share of the examples, order or number of processes. The pool are the first examples of the whole data set and, of each
-class that is wanted and not among them, the first later one.
+The start of an example depends on the seed and its class alone, its other images on the seed and itself. They come from
+a fixed pool, so they are the same for any share of the examples, order or number of processes. The pool are the first
+examples of the whole data set and, of each class that is wanted and not among them, the first later one.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxrobust.core.errors import InputError
+from jaxrobust.core.keys import OTHERS_STAGE, item_key_data
 from jaxrobust.engine.example import Examples, Source
 
 # Examples of the data set that starting points are chosen from.
@@ -41,6 +42,14 @@ class StartPool(NamedTuple):
     words = np.array([seed, 1 if target >= 0 else 0, target if target >= 0 else label], np.int64).tobytes()
     number = int.from_bytes(hashlib.blake2b(words, digest_size=8).digest(), "little")
     return self.images[rows[number % len(rows)]]
+
+  def others(self, seed: int, example: int, label: int, count: int) -> np.ndarray:
+    """Returns images whose label is another; one comes twice only where there are fewer."""
+    rows = np.flatnonzero(self.labels != label)
+    if not len(rows):
+      raise InputError(f"no other images: all {len(self.images)} in the pool are of class {label}")
+    draw = np.random.default_rng(item_key_data(seed, example, OTHERS_STAGE, 0))
+    return self.images[draw.choice(rows, count, replace=len(rows) < count)]
 
 
 def make_starts(

@@ -52,7 +52,9 @@ def check_step(attack: Attack, image_shape: tuple[int, ...], classes: int) -> No
   image = jax.ShapeDtypeStruct(tuple(image_shape), np.float32)
   number, eps = (jax.ShapeDtypeStruct((), kind) for kind in (np.int32, np.float32))
   key = jax.eval_shape(lambda: jax.random.key(0))
-  parts: Any = (image, number, number, eps, key, image if contract_of(attack).needs_start else None)
+  contract = contract_of(attack)
+  others = jax.ShapeDtypeStruct((contract.needs_others, *image_shape), np.float32) if contract.needs_others else None
+  parts: Any = (image, number, number, eps, key, image if contract.needs_start else None, others)
   name = type(attack).__name__
   try:
     state, after, probe = try_step(attack, Problem._make(parts), classes)

@@ -38,7 +38,7 @@ class AttackRun:
       clean=job.context.clean(job.data, str(options)),
       wants_image=self.gallery.wants if options.save_images else None,
       budgets=[budget.value for budget in entry.strengths],
-      start_pool=_start_pool(job, shape),
+      start_pool=start_pool(job, shape),
     )
 
   @property
@@ -64,6 +64,6 @@ class AttackRun:
     return [cell_arrays(self.verdicts, entry.schedule.minimal, [budget.text for budget in entry.strengths])]
 
 
-def _start_pool(job: Job, shape: tuple[int, int, int]) -> ShareSource:
-  """Returns the whole data set, which attacks choose their starting points from."""
+def start_pool(job: Job, shape: tuple[int, int, int]) -> ShareSource:
+  """Returns the whole data set, which attacks choose starting points and other images from."""
   return ShareSource(job.data, np.arange(len(job.data)), shape)

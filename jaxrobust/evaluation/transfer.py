@@ -5,6 +5,10 @@ the source's boundary and hardly transfers. Attacks that name their candidate (`
 their end on every example, right or wrong, and may be shown after fewer steps too (`stops`); of other attacks and of
 cascades the verified adversarial images are taken as they are. Each image is checked against its ball and the box.
 
+A universal perturbation (`uap`) is trained on the source first, on the first examples of the data set, half of it at
+the most. Its cells say which examples those were (`fitted`), which predictions changed (`fooled`), and the share of the
+latter among the others, the fooling rate.
+
 A transfer cell belongs to the target: model = target, attack = `transfer:SOURCE:linf-pgd-20`.
 """
 
@@ -13,10 +17,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 
+import jax
 import numpy as np
 
-from jaxrobust.attacks.schedule import AllSteps, Schedule
+from jaxrobust.attacks.schedule import AllSteps, Cascade, Schedule
+from jaxrobust.attacks.uap import UAP
 from jaxrobust.core.budget import Budget
 from jaxrobust.core.classifier import check_logits
 from jaxrobust.core.contract import contract_of
@@ -25,7 +32,9 @@ from jaxrobust.core.progress import ProgressFn, silent
 from jaxrobust.data.source import DataSource
 from jaxrobust.engine.scheduler import Engine
 from jaxrobust.engine.table import Verdicts
+from jaxrobust.engine.universal import fit
 from jaxrobust.engine.verdicts import VerdictArrays
+from jaxrobust.evaluation.attack_job import start_pool
 from jaxrobust.evaluation.context import ModelContext
 from jaxrobust.evaluation.job import Arrays, Job, RunOptions, ShareSource
 from jaxrobust.evaluation.kinds import make_job
@@ -56,6 +65,8 @@ class TransferSpec:
     if entry.eps is None:
       raise InputError("transfer needs an attack within a budget: set eps, for example 8/255")
     object.__setattr__(self, "budgets", self.budgets or (entry.eps,))
+    if self.universal and len(self.budgets) > 1:
+      raise InputError("a universal perturbation is trained for one budget; run each on its own")
     if self.stops and not self.single:
       raise InputError("images after fewer steps need a single attack that says which point it evaluates next")
     if not self.single and len(self.budgets) > 1:
@@ -67,6 +78,11 @@ class TransferSpec:
     """Tells whether the attack is run to its end, whatever it finds."""
     stages = self.entry.schedule.stages
     return len(stages) == 1 and contract_of(stages[0].attack).candidate and stages[0].rank is None
+
+  @property
+  def universal(self) -> bool:
+    """Tells whether one perturbation is trained for all images."""
+    return isinstance(self.entry.schedule.stages[0].attack, UAP)
 
   @property
   def schedule(self) -> Schedule:
@@ -154,6 +170,9 @@ class TransferRun:
     # For each job, whether examples are robust after each of the stops.
     self.robust_after = np.zeros((len(jobs), len(self.stops), len(positions)), bool)
     targeted = spec.entry.targeted
+    self.fitted = 0
+    if spec.universal:
+      self.fitted, spec = _fitted(source, spec, jobs[0])
     self.engine = Engine(
       source.classifier,
       spec.schedule,
@@ -166,6 +185,7 @@ class TransferRun:
       options=options.engine,
       wants_image=None,
       victims=self.victims,
+      start_pool=start_pool(jobs[0], shape),
     )
 
   @property
@@ -218,11 +238,17 @@ class TransferRun:
 
   def finish(self, path: Path, positions: np.ndarray) -> list[Arrays]:
     """Returns the arrays of each job's cell; leaves nothing beside them."""
-    del path, positions
+    del path
     return [
-      cell_arrays(verdicts, minimal=False) | (self._after(number) if len(self.stops) > 1 else {})
+      cell_arrays(verdicts, minimal=False) | self._more(number, verdicts, positions)
       for number, verdicts in enumerate(self.verdicts)
     ]
+
+  def _more(self, number: int, verdicts: VerdictArrays, positions: np.ndarray) -> Arrays:
+    """Returns what cells of some attacks have beside the usual arrays."""
+    if self.fitted:
+      return {"fitted": positions < self.fitted, "fooled": verdicts["prediction"] != verdicts["clean_prediction"]}
+    return self._after(number) if len(self.stops) > 1 else {}
 
   def _after(self, number: int) -> Arrays:
     return {f"robust_after@{stop}": row for stop, row in zip(self.stops, self.robust_after[number], strict=True)}
@@ -231,6 +257,19 @@ class TransferRun:
 def _predictions(logits: np.ndarray) -> np.ndarray:
   """Returns the classes that are predicted; -1 for an output that is not finite."""
   return np.where(np.isfinite(logits).all(1), logits.argmax(1), -1)
+
+
+def _fitted(source: ModelContext, spec: TransferSpec, job: Job) -> tuple[int, TransferSpec]:
+  """Returns the number of examples that a universal perturbation was trained on, and what is made with it."""
+  stage, seed = spec.entry.schedule.stages[0], job.options.seed
+  attack = cast(UAP, stage.attack)
+  count = min(attack.images, len(job.data) // 2)
+  first = np.arange(count)
+  rows = ShareSource(job.data, first, job.image_shape(), seed if spec.entry.targeted else None).take(first)
+  targets = rows.targets if spec.entry.targeted else None
+  with jax.default_matmul_precision(job.options.precision):
+    attack = fit(attack, source.classifier, rows.images, rows.labels, _value(job), targets, seed)
+  return count, replace(spec, entry=replace(spec.entry, schedule=Cascade((replace(stage, attack=attack),))))
 
 
 def _value(job: Job) -> float:

@@ -58,6 +58,9 @@ def summarize(examples: dict[str, np.ndarray]) -> dict[str, Any]:
     summary["median_distance"] = float(np.median(found)) if len(found) else None
   if "flips" in examples:
     summary["flip_probability"] = float(examples["flips"].mean(dtype=np.float64))
+  if "fooled" in examples:
+    unseen = examples["fooled"][~examples["fitted"]]
+    summary["fooling_rate"] = float(unseen.mean(dtype=np.float64)) if len(unseen) else None
   if has_columns(examples):
     summary |= matrices(examples)
   return summary

@@ -56,7 +56,7 @@ def check_attack(attack: Any, eps: float | None = None, *, targets: bool | None 
   run = partial(attack_images, attack, eps=budget, options=_slots(16))
   if schedule.minimal:
     run = partial(run, budgets=(budget / 2, budget, 2 * budget))
-  starts = any(stage.needs_start for stage in schedule.stages)
+  starts = any(stage.needs_pool for stage in schedule.stages)
   if starts:
     run = partial(run, starts=starting_points())
   baseline = check_results(run, threat, budget, schedule)

@@ -41,14 +41,15 @@ def _problems(attack: Attack, eps: float, needs_target: bool, count: int) -> Pro
   budget = jnp.full(count, np.inf if attack.minimal else eps, jnp.float32)
   target = (labels + 1) % CLASSES if needs_target else np.full(count, -1)
   pool, classes = starting_points()
-  others = [int(np.flatnonzero(classes != label)[0]) for label in labels]
+  others, contract = [int(np.flatnonzero(classes != label)[0]) for label in labels], contract_of(attack)
   return Problem(
     jnp.asarray(images),
     jnp.asarray(labels, jnp.int32),
     jnp.asarray(target, jnp.int32),
     budget,
     jax.random.split(jax.random.key(1), count),
-    jnp.asarray(pool[others]) if contract_of(attack).needs_start else None,
+    jnp.asarray(pool[others]) if contract.needs_start else None,
+    jnp.tile(jnp.asarray(pool[: contract.needs_others]), (count, 1, 1, 1, 1)) if contract.needs_others else None,
   )
 
 

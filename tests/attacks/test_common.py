@@ -9,6 +9,7 @@ import pytest
 
 from jaxrobust import testing
 from jaxrobust.attacks.registry import ATTACKS, attack_config, attack_id, list_attacks, make_attack
+from jaxrobust.attacks.uap import UAP
 from jaxrobust.core.errors import InputError, JaxrobustError, UnknownNameError
 
 # Few steps, so that the table stays quick; bisections that end well above what rounding changes.
@@ -23,6 +24,10 @@ SMALL = {
   "probes": 6,
   "directions": 3,
   "tolerance": 0.01,
+  "neighbors": 2,
+  "spectra": 2,
+  "scales": 2,
+  "mixed": 2,
 }
 
 
@@ -39,13 +44,21 @@ def small(name: str, norm: str):
     return None
 
 
+def marks(attack, norm: str) -> list:
+  """Attacks composed of the same pieces differ by their pieces, whatever the norm: one norm of each is enough."""
+  pieces = [getattr(attack, piece) for piece in getattr(attack, "pieces", ())]
+  return [pytest.mark.slow] if any(pieces) and norm != "linf" else []
+
+
 # The authors' settings of an attack are other numbers in the same programs.
 TABLE = [
-  pytest.param(attack, id=attack_id(attack))
+  pytest.param(attack, id=attack_id(attack), marks=marks(attack, norm))
   for name in list_attacks()
   if not name.endswith("-authors")
   for norm in ("linf", "l2", "l1")
-  if (attack := small(name, norm)) is not None and not hasattr(attack, "stages")
+  if (attack := small(name, norm)) is not None
+  and not hasattr(attack, "stages")
+  and not isinstance(attack, UAP)  # Not trained yet.
 ]
 
 

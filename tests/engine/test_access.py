@@ -160,6 +160,20 @@ def test_a_starting_point_meets_the_goal_and_follows_from_seed_and_class():
     alone.choose(0, int(labels[0]), -1)
 
 
+def test_other_images_are_of_other_classes_and_follow_from_seed_and_example():
+  images, labels = starting_points()
+  pool = StartPool(images, labels, labels)
+  chosen = pool.others(3, 7, 0, 6)
+  rows = [int(np.flatnonzero([np.array_equal(one, image) for image in images]).item()) for one in chosen]
+  assert len(set(rows)) == 6 and (labels[rows] != 0).all()
+  assert np.array_equal(chosen, pool.others(3, 7, 0, 6))
+  assert not np.array_equal(chosen, pool.others(4, 7, 0, 6)) and not np.array_equal(chosen, pool.others(3, 8, 0, 6))
+  few = StartPool(images[:2], np.array([0, 1]), np.array([0, 1]))
+  assert all(np.array_equal(one, images[1]) for one in few.others(0, 0, 0, 3))
+  with pytest.raises(InputError, match="no other images: all 1 in the pool are of class 0"):
+    StartPool(images[:1], np.zeros(1, int), np.zeros(1, int)).others(0, 0, 0, 3)
+
+
 @pytest.mark.parametrize("bytes_of", ["images", "starts", "both"])
 def test_starting_points_may_be_bytes_where_images_are_floats(bytes_of):
   classifier = testing.fixture()

@@ -143,6 +143,22 @@ def test_two_processes_share_the_examples(models, data, tmp_path):
       np.testing.assert_array_equal(parts[key].examples[name], result.examples[name])
 
 
+def test_a_universal_perturbation_is_trained_on_the_source_and_has_a_fooling_rate(models, tmp_path):
+  wide = load_data("digits32").subset(60)
+  entry = attack_entry("uap", EPS, images=40, batch=10)
+  results = run_transfer({"a": models["a"]}, wide, entry, tmp_path, OPTIONS, targets=models)
+  result = results["a", "a", EPS]
+  examples = result.examples
+  assert result.cell.attack == "transfer:a:linf-uap,images=40,batch=10" and examples["fitted"].sum() == 30
+  np.testing.assert_array_equal(examples["fooled"], examples["prediction"] != examples["clean_prediction"])
+  assert result.summary["fooling_rate"] == examples["fooled"][30:].mean() > 0.1
+  assert "fooling_rate" in results["a", "b", EPS].summary
+  again = run_transfer({"a": models["a"]}, wide, entry, tmp_path / "again", OPTIONS)["a", "a", EPS]
+  np.testing.assert_array_equal(again.examples["prediction"], examples["prediction"])
+  with pytest.raises(InputError, match="trained for one budget"):
+    TransferSpec(entry, (Budget("1/255"), Budget("2/255")))
+
+
 @dataclass(frozen=True)
 class Outside(PGD):
   """Leaves its ball at the end."""

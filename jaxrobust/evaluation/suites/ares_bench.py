@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from jaxrobust.core.budget import Budget
 from jaxrobust.evaluation.metrics.curves import Curve, area
 from jaxrobust.evaluation.metrics.stability import frequency_bias, low_pass_curve
 from jaxrobust.evaluation.suites.entry import SuiteEntry, attack_entry, clean_entry
@@ -29,17 +28,6 @@ BANDWIDTHS = {"imagenet": (1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 160, 192, 224)}
 BANDWIDTHS_SMALL_IMAGES = (1, 2, 4, 6, 8, 12, 16, 20, 24, 28, 32)
 
 
-def _budget(eps: Budget, factor: str) -> Budget:
-  """Returns a multiple of a budget, written as such: 1/2 of 4/255 is 2/255.
-
-  >>> _budget(Budget("4/255"), "1/8").text, _budget(Budget("0.5"), "3/2").text
-  ('0.5/255', '0.75')
-  """
-  top, _, bottom = eps.text.partition("/")
-  times, _, part = factor.partition("/")
-  return Budget.parse(f"{float(top) * float(times) / float(part or 1):g}" + (f"/{bottom}" if bottom else ""))
-
-
 def _attacks(setting: Setting) -> list[SuiteEntry]:
   eps, norm = setting.eps, setting.norm
   if setting.small:
@@ -47,10 +35,10 @@ def _attacks(setting: Setting) -> list[SuiteEntry]:
     return [
       attack_entry("fgsm", eps, norm=norm),
       attack_entry("pgd", eps, norm=norm, num_steps=6, step_size=1 / 4),
-      *(attack_entry("autoattack", _budget(eps, factor), **quick) for factor in ("1/2", "1")),
+      *(attack_entry("autoattack", eps.times(factor), **quick) for factor in ("1/2", "1")),
     ]
   others = [factor for factor in CURVE if factor != "1"]
-  return [*_table(setting), *(attack_entry("autoattack", _budget(eps, factor), norm=norm) for factor in others)]
+  return [*_table(setting), *(attack_entry("autoattack", eps.times(factor), norm=norm) for factor in others)]
 
 
 def _table(setting: Setting) -> list[SuiteEntry]:
