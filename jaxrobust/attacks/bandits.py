@@ -102,7 +102,7 @@ class Bandits:
     noise = normal(jax.random.fold_in(problem.key, state.step), prior.shape) / math.sqrt(prior.size)
     logits = model(state.image)
     pair = jnp.stack([enlarged(prior + delta * noise, shape), enlarged(prior - delta * noise, shape)])
-    points = state.image + eta * jax.vmap(lambda q: norms.normalise("l2", q))(pair)
+    points = state.image + eta * jax.vmap(lambda q: norms.normalize("l2", q))(pair)
     up, down = jax.vmap(score_of(model, self.loss, problem))(points, jnp.arange(2))
     slope = (up - down) / (eta * delta)
     bad = ~jnp.isfinite(slope)

@@ -1,7 +1,8 @@
-"""`jaxrobust transfer --models A B C --data digits32 --attack pgd --eps 8/255`."""
+"""`jaxrobust transfer --models A B C --data digits32 --attack pgd --eps 8/255`, or `--suite=ares`."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,32 +14,36 @@ from jaxrobust.cli.configuration import command_line, parse
 from jaxrobust.cli.evaluate import FREE, SHARED, run_options
 from jaxrobust.core.compilation import enable_compilation_cache
 from jaxrobust.core.errors import InputError
-from jaxrobust.core.progress import show_all
+from jaxrobust.core.progress import ProgressFn, show_all
 
 if TYPE_CHECKING:
+  from jaxrobust.evaluation.transfer import TransferSpec
   from jaxrobust.results import Result
 
 DEFAULTS = {
   "models": "",
   "targets": "",
   "data": "digits32",
+  "suite": "",
   "attack": "pgd",
   "options": ConfigDict(),
   "steps": "",
   "targeted": False,
   **SHARED,
 }
+# What a suite says itself.
+_OF_ONE_ATTACK = ("attack", "options", "norm", "eps", "steps", "targeted")
 
 
 def run(argv: list[str]) -> int:
   config = parse("transfer", _joined(argv), DEFAULTS, "adversarial images of each classifier, shown to all others")
   results = transfer_config(config)
-  from jaxrobust.analysis.transfer_map import transfer_map
+  from jaxrobust.analysis.transfer_map import source_and_attack, transfer_map
 
-  budgets = list(dict.fromkeys(result.cell.eps for result in results))
-  for eps in budgets:
-    found = transfer_map([result for result in results if result.cell.eps == eps])
-    title = f"{config.data}, {config.norm} {config.attack} {eps}"
+  asked = [(pair[1], result.cell.eps) for result in results if (pair := source_and_attack(result.cell)) is not None]
+  for attack, eps in dict.fromkeys(asked):
+    found = transfer_map([result for result, one in zip(results, asked, strict=True) if one == (attack, eps)])
+    title = f"{config.data}, {attack} {eps}"
     table = Table(title=f"{title}: success rate in % (of images the target has right)")
     table.add_column("made on \\ shown to")
     for target in found.targets:
@@ -47,6 +52,12 @@ def run(argv: list[str]) -> int:
       table.add_row(source, *(f"{100 * value:.1f}" for value in row))
     console = Console()
     Console(width=None if console.is_terminal else 40 + 24 * len(found.targets)).print(table)
+  if config.suite:
+    from jaxrobust.evaluation.transfer_suites import write_summaries
+
+    name = "transfer-" + config.suite.replace(",", "-")
+    for path in write_summaries(config.out, name, config.data, results):
+      print(f"summary: {path}")
   print(f"cells are in {config.out}")
   return 0
 
@@ -57,20 +68,16 @@ def transfer_config(config: ConfigDict) -> list[Result]:
   if len(sources) + len(targets) < 2:
     raise InputError("transfer needs at least two classifiers: --models FOLDER FOLDER …, or --targets beside them")
   enable_compilation_cache()
-  from jaxrobust.core.budget import Budget
   from jaxrobust.data.registry import load_data
   from jaxrobust.evaluation.conditions import under
   from jaxrobust.evaluation.context import ModelContext
   from jaxrobust.evaluation.provenance import about_model
-  from jaxrobust.evaluation.suites import attack_entry, targeted
-  from jaxrobust.evaluation.transfer import TransferSpec, run_transfer
+  from jaxrobust.evaluation.transfer import run_transfer
   from jaxrobust.models.zoo import load_classifier
   from jaxrobust.results import check_writable
 
   options = run_options(config, quiet=True)
-  budgets = tuple(Budget.parse(text) for text in str(config.eps).split(","))
-  entry = attack_entry(config.attack, budgets[0], norm=config.norm, **config.options.to_dict())
-  spec = TransferSpec(targeted(entry) if config.targeted else entry, budgets, _steps(config.steps))
+  specs = _specs(config)
   data = load_data(config.data)
   data = under(data.subset(config.n) if config.n else data, config.condition, config.seed)
   check_writable(config.out)
@@ -85,10 +92,35 @@ def transfer_config(config: ConfigDict) -> list[Result]:
   models = load(sources)
   shown = models | load({name: folder for name, folder in targets.items() if name not in models})
   chosen = {name: shown[name] for name in targets} if targets else models
+  results = []
   with show_all("transfer", quiet=config.quiet) as show:
-    progress = lambda done, text="": show(done, text or config.attack)
-    found = run_transfer(models, data, spec, config.out, options, targets=chosen, progress=progress)
-    return list(found.values())
+    for number, spec in enumerate(specs):
+      progress = partial(_show_part, show, number, len(specs), spec.entry.attack)
+      found = run_transfer(models, data, spec, config.out, options, targets=chosen, progress=progress)
+      results += list(found.values())
+  return results
+
+
+def _show_part(show: ProgressFn, number: int, count: int, title: str, done: float, text: str = "") -> None:
+  """Shows how much of all is done, once a share of one part is."""
+  show((number + done) / count, text or title)
+
+
+def _specs(config: ConfigDict) -> list[TransferSpec]:
+  """Returns what is made on each source: what a suite says, or one attack."""
+  from jaxrobust.core.budget import Budget
+  from jaxrobust.evaluation.suites import attack_entry, targeted
+  from jaxrobust.evaluation.transfer import TransferSpec
+  from jaxrobust.evaluation.transfer_suites import transfer_suite
+
+  if config.suite:
+    set_too = [name for name in _OF_ONE_ATTACK if config[name] != DEFAULTS[name]]
+    if set_too:
+      raise InputError(f"suite {config.suite!r} sets its own attacks; leave out --{set_too[0]}")
+    return transfer_suite(config.suite, config.data)
+  budgets = tuple(Budget.parse(text) for text in str(config.eps).split(","))
+  entry = attack_entry(config.attack, budgets[0], norm=config.norm, **config.options.to_dict())
+  return [TransferSpec(targeted(entry) if config.targeted else entry, budgets, _steps(config.steps))]
 
 
 def _folders(text: str) -> dict[str, Path]:

@@ -7,7 +7,7 @@ attack (ZOO, Boundary, Evolutionary, in l2), after how many queries it was withi
 examples right without an attack. Parameters: appendix B; targets are random. Black-box attacks have 20,000 queries,
 as in the paper, and as there so has each attack of a search for budgets.
 
-`dim` and the other attacks of transfer need a source network: `jaxrobust transfer`.
+`dim` and the other attacks of transfer need a source network: `jaxrobust transfer --suite=ares`.
 """
 
 from __future__ import annotations

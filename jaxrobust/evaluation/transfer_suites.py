@@ -1,0 +1,126 @@
+"""The transfer parts of suites: which images are made on a source, by the suite's name.
+
+  ares        FGSM, BIM, MIM and DIM in linf and l2, untargeted and targeted: 10 steps of 0.15 eps (Dong et al. 2020,
+              arXiv:1912.11852, appendix B). One run at several budgets, one at the paper's own that is shown after
+              every step: linf 8/255 and l2 1.0; for ImageNet 16/255 and sqrt(0.001 · 3 · 224²) = 12.27.
+  ares-bench  MIM, DIM, TIM, SI-NI-FGSM and VMI-FGSM: 20 steps, decay 1, linf 8/255, untargeted (Liu et al. 2023,
+              arXiv:2302.14301, appendix A). What the appendix leaves open is as in the authors' code: steps of 1/255,
+              TIM with diverse inputs, of 0.85 of the side at least.
+Known deviation: ARES bisects the budget of each example on its victim; here images are made at a list of budgets, once
+for all victims.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jaxrobust.core.budget import Budget
+from jaxrobust.core.files import atomic_write
+from jaxrobust.core.registry import Registry, unknown_name
+from jaxrobust.evaluation.metrics.curves import Curve
+from jaxrobust.evaluation.metrics.proportions import proportion
+from jaxrobust.evaluation.suites.entry import attack_entry, targeted
+from jaxrobust.evaluation.transfer import TransferSpec
+from jaxrobust.results import Result
+from jaxrobust.results.cell import safe_name
+from jaxrobust.results.plain import dumps, plain
+
+# Of the suite's own budget; that one is shown after every step.
+FACTORS = ("1/4", "1/2", "3/2", "2", "3", "4", "5")
+ARES_BUDGETS = {"linf": "8/255", "l2": "1.0"}
+ARES_IMAGENET_BUDGETS = {"linf": "16/255", "l2": "12.27"}
+
+TRANSFER_SUITES: Registry[Callable[[str, bool], list[TransferSpec]]] = Registry("transfer suite")
+"""(data set, whether the small form is meant) -> what is made."""
+
+
+def transfer_suite(text: str, data: str) -> list[TransferSpec]:
+  """Returns what a suite makes on each source; `ares,small` is its quick form.
+
+  >>> [spec.entry.title for spec in transfer_suite("ares-bench", "cifar10")][:2]
+  ['linf-mim-20,step_size=0.125@8/255', 'linf-dim-20,step_size=0.125,probability=0.7,smallest=0.85@8/255']
+  """
+  name, _, option = text.partition(",")
+  build = TRANSFER_SUITES[name]
+  if option not in ("", "small"):
+    raise unknown_name(f"option of transfer suite {name!r}", option, ["small"])
+  return build(data.partition("@")[0], option == "small")
+
+
+@TRANSFER_SUITES.register("ares")
+def ares(data: str, small: bool) -> list[TransferSpec]:
+  """FGSM, BIM, MIM and DIM over budgets and over steps, in both norms and for both goals."""
+  found = []
+  for norm, text in (ARES_IMAGENET_BUDGETS if data.startswith("imagenet") else ARES_BUDGETS).items():
+    budget = Budget(text)
+    steps: dict[str, Any] = {"norm": norm, "num_steps": 4 if small else 10, "step_size": 0.3 if small else 0.15}
+    entries = [attack_entry("fgsm", budget, norm=norm)]
+    entries += [attack_entry(name, budget, **steps) for name in ("bim", "mim", "dim")]
+    entries = [entries[0], entries[-1]] if small else [*entries, *map(targeted, entries)]
+    factors = FACTORS[:1] if small else FACTORS
+    for entry in entries:
+      found.append(TransferSpec(entry, tuple(budget.times(factor) for factor in factors)))
+      last = entry.schedule.stages[0].attack.num_steps
+      found.append(TransferSpec(entry, stops=tuple(range(1, last + 1)) if last > 1 else ()))
+  return found
+
+
+@TRANSFER_SUITES.register("ares-bench")
+def ares_bench(data: str, small: bool) -> list[TransferSpec]:
+  """MIM, DIM, TIM, SI-NI-FGSM and VMI-FGSM in linf, as in appendix A."""
+  del data
+  steps: dict[str, Any] = {"num_steps": 4 if small else 20, "step_size": 1 / 4 if small else 1 / 8}
+  diverse = {"probability": 0.7, "smallest": 0.85}
+  chosen: dict[str, dict[str, Any]] = {
+    "mim": {},
+    "dim": diverse,
+    "tim": {"kernel": 15, "sigma": 3.0, **diverse},
+    "si-ni-fgsm": {"scales": 2 if small else 5},
+    "vmi-fgsm": {"neighbors": 2 if small else 10, "beta": 1.5},
+  }
+  return [TransferSpec(attack_entry(name, "8/255", **steps, **more)) for name, more in chosen.items()]
+
+
+def write_summaries(out: str | Path, suite: str, data: str, results: Iterable[Result]) -> list[Path]:
+  """Stores what a transfer suite says of each classifier that images were shown to, beside its cells."""
+  by_model: dict[str, list[Result]] = {}
+  for result in results:
+    by_model.setdefault(result.cell.model, []).append(result)
+  paths = []
+  for model, found in by_model.items():
+    metrics = {f"{one.cell.attack}@{one.cell.eps}": proportion(one.examples["robust"]).plain() for one in found}
+    summary = {"suite": suite, "model": model, "data": data, "metrics": metrics, "curves": transfer_curves(found)}
+    summary["cells"] = sorted(str(one.cell) for one in found)
+    paths.append(Path(out, safe_name(model), f"{suite}.summary.json"))
+    atomic_write(paths[-1], dumps(plain(summary, "summary", null_for_nan=True)))
+  return paths
+
+
+def transfer_curves(results: Iterable[Result]) -> dict[str, dict[str, Any]]:
+  """Returns the accuracy of one classifier against budget and against steps, for each attack that has several of them.
+
+  Titles are `budget: ATTACK` and `steps: ATTACK@EPS`, where the attack names its source.
+  """
+  budgets: dict[str, dict[float, float]] = {}
+  curves: dict[str, dict[str, Any]] = {}
+  for result in results:
+    cell, examples = result.cell, result.examples
+    assert cell.eps is not None
+    clean = float(examples["correct"].mean())
+    budgets.setdefault(cell.attack, {0.0: clean})[Budget(cell.eps).value] = float(examples["robust"].mean())
+    steps = {int(name.partition("@")[2]): float(flags.mean()) for name, flags in examples.items() if _AFTER in name}
+    if steps:
+      curves[f"steps: {cell.attack}@{cell.eps}"] = {"unit": "steps", **_curve({0: clean, **steps}).plain()}
+  several = {attack: points for attack, points in budgets.items() if len(points) > 2}
+  return curves | {f"budget: {attack}": {"unit": "eps", **_curve(points).plain()} for attack, points in several.items()}
+
+
+_AFTER = "robust_after@"
+
+
+def _curve(points: Mapping[float, float]) -> Curve:
+  return Curve(np.array(sorted(points)), np.array([points[x] for x in sorted(points)]))
