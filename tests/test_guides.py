@@ -23,6 +23,7 @@ def blocks(path: Path, kind: str) -> list[str]:
 def test_there_is_a_guide_for_each_use():
   names = {path.stem for path in GUIDES}
   assert names == {
+    "attacks",
     "evaluate_your_model",
     "write_an_attack",
     "write_a_suite",
