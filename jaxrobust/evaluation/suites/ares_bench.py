@@ -1,7 +1,8 @@
 """ARES-Bench (Liu et al. 2023, arXiv:2302.14301): natural shifts, AutoAttack over budgets, frequency bias.
 
 Natural: accuracy on shifted data sets and under corruptions. Adversarial: FGSM, PGD-100 and AutoAttack at 4/255 (the
-budget given), and AutoAttack over budgets. Frequency: accuracy after low-pass filters of rising bandwidth.
+budget given), and AutoAttack over budgets. Frequency: accuracy after low-pass filters of rising bandwidth. Transfer
+needs a source network: `jaxrobust transfer --suite=ares-bench`.
 
 Known deviations: the paper bisects AutoAttack's budget for each example; here it is run at a list of budgets, each a
 number of its own that other papers report too. PGD's step of 1/255 is a quarter of the budget. An image of
