@@ -131,35 +131,35 @@ class MIM:
   def step(self, model: LogitsFn, problem: Problem, state: MIMState) -> tuple[MIMState, Probe]:
     length = cast(float, self.step_size) * problem.eps
     here, around = jax.random.split(jax.random.fold_in(problem.key, state.number))
-    grad, probe = self._gradient(model, problem, here, state, length)
-    variance = None
-    direction = grad
+    grad, logits, nan = self._gradient(model, problem, here, state, length)
+    direction, variance = grad, None
     if self.tuning is not None:
       assert state.variance is not None
       direction = grad + state.variance
-      mean, nan = self._around(model, problem, around, state.image)
-      variance, probe = mean - grad, probe._replace(nan=probe.nan | nan)
+      mean, bad = self._around(model, problem, around, state.image)
+      variance, nan = mean - grad, nan | bad
     if self.smooth is not None:
       direction = self.smooth(direction)
     momentum = self.decay * state.momentum + norms.normalize("l1", direction)
     image = norms.climb(self.norm, momentum, length, state.image, problem.image, problem.eps)
-    probe = probe._replace(queries=self.cost.forward, point_query=1)
+    flat = jnp.all(grad == 0.0) & ~nan
+    probe = Probe(state.image, logits, queries=self.cost.forward, point_query=1, nan=nan, flat=flat)
     return MIMState(image, momentum, state.number + 1, variance), probe
 
   def _gradient(
     self, model: LogitsFn, problem: Problem, key: Array, state: MIMState, length: Array
-  ) -> tuple[Array, Probe]:
-    """Returns the mean gradient over the views, and what was seen at the point itself."""
+  ) -> tuple[Array, Array, Array]:
+    """Returns the mean gradient over the views, the logits at the point, and whether a gradient was not finite."""
     loss, image = losses.bind(self.loss, problem), state.image
     if self._at_the_point:
       point = loss_and_grad(model, loss, image)
-      return point.grad, point.probe
+      return point.grad, point.probe.logits, jnp.asarray(point.probe.nan)
     logits = model(image)
     if self.ahead is not None:
       # The momentum is a sum of gradients of l1 norm one: this makes their entries as large as a step of the norm.
       image = image + length * self.decay * state.momentum * image.size ** _DUAL[self.norm]
     grad, nan = _mean_gradient(model, loss, self.views, problem, key, image)
-    return grad, Probe(state.image, logits, queries=0, nan=nan, flat=jnp.all(grad == 0.0))
+    return grad, logits, nan
 
   def _around(self, model: LogitsFn, problem: Problem, key: Array, image: Array) -> tuple[Array, Array]:
     """Returns the mean gradient at random neighbors, and whether one was not finite."""
