@@ -8,4 +8,4 @@ from ml_collections import ConfigDict
 
 
 def get_config(arg: str | None = "basic") -> ConfigDict:
-  return ConfigDict({"suite": arg, "data": "digits32", "norm": "linf", "eps": "8/255", "out": "results"})
+  return ConfigDict({"suite": arg, "data": "digits32", "out": "results"})

@@ -3,11 +3,11 @@
 jaxrobust train --config configs/pretrain.py:mae --out=runs/mae
 jaxrobust train --config configs/pretrain.py:mae-tune --init=runs/mae --out=runs/mae-tuned
 
-`moco-v2` (RobustART: 200 epochs, then 100; paper 000, F.2), `moco-v3` and `mae` (ARES-Bench's self-supervised
-networks), `simmim` (its Swin-B), `acl` (adversarial contrastive learning on CIFAR-10) and `imagenet21k` (100 epochs,
-then 30 at a peak of 0.04 that RobustART warms up to from 0.01). The numbers are those of each method's authors; where
-they use LARS, SGD with Nesterov momentum stands in. ",runlocal" after a name makes it small enough for a minute on a
-CPU.
+`moco-v2` (RobustART: 200 epochs, then 100; paper 000, F.2), `moco-v3`, `moco-v3-resnet50` and `mae` (ARES-Bench's
+self-supervised networks), `simmim` (its Swin-B), `acl` (adversarial contrastive learning on CIFAR-10) and
+`imagenet21k` (100 epochs, then 30 at a peak of 0.04 that RobustART warms up to from 0.01). The numbers are those of
+each method's authors; where they use LARS, SGD with Nesterov momentum stands in. ",runlocal" after a name makes it
+small enough for a minute on a CPU.
 """
 
 from ml_collections import ConfigDict
@@ -17,6 +17,7 @@ _ROWS = {
   "moco-v2": ("resnet50", "imagenet-train", 200, 256, "sgd", 0.03, 1e-4, 0),
   "moco-v2-tune": ("resnet50", "imagenet-train", 100, 512, "sgd", 0.2, 1e-4, 0),
   "moco-v3": ("vit_base_patch16_224", "imagenet-train", 300, 4096, "adamw", 2.4e-3, 0.1, 40),
+  "moco-v3-resnet50": ("resnet50", "imagenet-train", 300, 4096, "sgd", 9.6, 1.5e-6, 10),
   "moco-v3-tune": ("vit_base_patch16_224", "imagenet-train", 150, 1024, "adamw", 5e-4, 0.05, 5),
   "mae": ("vit_base_patch16_224", "imagenet-train", 800, 4096, "adamw", 2.4e-3, 0.05, 40),
   "mae-tune": ("vit_base_patch16_224", "imagenet-train", 100, 1024, "adamw", 2e-3, 0.05, 5),
@@ -32,6 +33,7 @@ _SUPERVISED = ("random-resized-crop", "flip", "color-jitter", "label-smoothing")
 _TECHNIQUES = {
   "moco-v2": ("moco-v2",),
   "moco-v3": ("moco-v3",),
+  "moco-v3-resnet50": ("moco-v3",),
   "mae": ("random-resized-crop", "flip", "mae"),
   "simmim": ("random-resized-crop", "flip", "simmim"),
   "acl": ("acl",),
@@ -41,6 +43,7 @@ _TECHNIQUES = {
 }
 _OPTIONS = {
   "moco-v3": {"moco-v3": {"smallest": 0.08, "frozen_patches": True}},
+  "moco-v3-resnet50": {"moco-v3": {"momentum": 0.996}},
   "mae": {"random-resized-crop": {"smallest": 0.2}, "mae": {"normalize": True}},
   "simmim": {"random-resized-crop": {"smallest": 0.67}},
   "mae-tune": {"mixup": {"alpha": 0.8}},
@@ -50,6 +53,7 @@ _OPTIONS = {
 _LOCAL = {
   "moco-v2": {"moco-v2": {"queue": 256, "features": 32, "hidden": 64, "momentum": 0.9}},
   "moco-v3": {"moco-v3": {"features": 32, "hidden": 64, "momentum": 0.9, "frozen_patches": True}},
+  "moco-v3-resnet50": {"moco-v3": {"features": 32, "hidden": 64, "momentum": 0.9}},
   "mae": {"random-resized-crop": {"smallest": 0.8}, "mae": {"hidden": 0.5, "features": 32, "depth": 1, "num_heads": 4}},
   "simmim": {"random-resized-crop": {"smallest": 0.8}, "simmim": {"size": 8}},
   "acl": {"acl": {"features": 32, "hidden": 64, "num_steps": 2, "step_size": 0.5}},

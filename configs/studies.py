@@ -8,6 +8,8 @@ jaxrobust study run configs/studies.py:digits-techniques --out=runs/digits
   ares-bench-table7     training tricks in adversarial training on ImageNet (paper 003, Table 7 and appendix A)
   oodrb, oodrb-l2       15 (l2: 11) runs of each of 20 architectures on CIFAR-10 (paper 002, appendix C); the later ones
                         use the best settings of the first: "oodrb,512,0.1,0.0001" names them (batch, rate, decay)
+  oodrb-released        the same as the authors' 520 released networks are named, where text and release differ: 50
+  oodrb-l2-released     epochs, rates 0.1 and 0.01 at batch 512, l2 at batch 1024 (TRADES 512) and two rates
   digits-techniques     every technique on the embedded digits, three seeds, minutes of a laptop
 
 A run names its base as FILE.py:ARG beside this file; `add` and `drop` change its techniques, `options` theirs, `change`
@@ -25,6 +27,7 @@ def _run(name, base="", add=(), drop=(), options=None, group="", against="", jud
 
 
 RESNET, REGNET, SHUFFLE = "resnet50", "regnetx_032", "shufflenet_v2_x2_0"
+CLIP = "vit_base_patch16_clip_quickgelu_224"
 MOBILE, VIT, MIXER = "mobilenetv3_large_140", "vit_base_patch16_224", "mixer_b16_224"
 SIX = (RESNET, REGNET, SHUFFLE, MOBILE, VIT, MIXER)
 # The step of 0.002 over the budget of 8/255.
@@ -68,7 +71,7 @@ def ares_bench_table7():
   """Swin-S with more and more tricks, Swin-B and ViT-B with other starts; weight decay 0 and 300 epochs unless said.
 
   Where a network is pre-trained it is trained 100 epochs (the paper does not say); put CLIP's image encoder into
-  the folder {models}/clip with `jaxrobust convert`.
+  the folder {models}/clip with `jaxrobust convert --arch=vit_base_patch16_clip_quickgelu_224`.
   """
   small, base, vit = "swin_small_patch4_window7_224", "swin_base_patch4_window7_224", VIT
   everything = ("randaugment", "mixup", "label-smoothing", "ema")
@@ -94,7 +97,7 @@ def ares_bench_table7():
   for start, arch, against in (
     ("swin-b-imagenet21k", base, "swin-b"),
     ("swin-b-simmim", base, "swin-b"),
-    ("clip", vit, "vit-b"),
+    ("clip", CLIP, "vit-b"),
   ):
     changes = {"init": f"{{models}}/{start}", "weight_decay": 0.0, "epochs": 100.0}
     runs.append(_run(f"{against}+{start.split('-')[-1]}", f"ares_bench.py:{arch}", against=against, **changes))
@@ -135,6 +138,28 @@ def oodrb(norm="linf", batch_size=128, rate=0.1, decay=1e-4):
     for objective in ("trades", "trades-score"):
       for beta in BETAS:
         add(arch, f"{objective}-{beta}", objective, batch_size, rate, decay, beta=beta)
+  return runs
+
+
+def oodrb_released(norm):
+  """The settings in the names of the released networks; the few exceptions of single architectures are left out."""
+  linf = norm == "linf"
+  grid = [(128, (0.1, 0.05)), (512, (0.1, 0.01))] if linf else [(1024, (0.1, 0.01))]
+  score, trades = (128, 128) if linf else (1024, 512)
+  runs = [row for row in oodrb(norm) if "/pgd-b" not in row.name]
+  for row in runs:
+    row.change.update({"batch_size": score if "pgd-score" in row.name else trades, "learning_rate": 0.1})
+  for first in [row for row in runs if row.name.endswith("/pgd-score")]:
+    for size, rates in grid:
+      for rate in rates:
+        for decay in (1e-4, 1e-5):
+          row = ConfigDict(first.to_dict())
+          row.name = row.group = f"{first.change.arch}/pgd-b{size}-r{rate}-d{decay}"
+          row.add, row.options = ("pgd-at",), ConfigDict({"pgd-at": first.options["pgd-score"].to_dict()})
+          row.change.update({"batch_size": size, "learning_rate": rate, "weight_decay": decay})
+          runs.append(row)
+  for row in runs:
+    row.change.epochs = 50.0
   return runs
 
 
@@ -228,14 +253,18 @@ STUDIES = {
   "ares-bench-table7": ares_bench_table7,
   "oodrb": oodrb,
   "oodrb-l2": lambda *best: oodrb("l2", *best),
+  "oodrb-released": lambda: oodrb_released("linf"),
+  "oodrb-l2-released": lambda: oodrb_released("l2"),
   "digits-techniques": digits_techniques,
 }
 # How the networks of a study are judged by `jaxrobust study run`.
 EVALUATION = {
-  "robustart-techniques": {"data": "imagenet", "eps": "8/255"},
-  "ares-bench-table7": {"data": "imagenet", "eps": "4/255"},
-  "oodrb": {"data": "cifar10", "eps": "8/255"},
-  "oodrb-l2": {"data": "cifar10", "norm": "l2", "eps": "0.5"},
+  "robustart-techniques": {"data": "imagenet", "suite": "robustart"},
+  "ares-bench-table7": {"data": "imagenet", "suite": "ares-bench"},
+  "oodrb": {"data": "cifar10", "suite": "oodrb"},
+  "oodrb-l2": {"data": "cifar10", "norm": "l2", "suite": "oodrb"},
+  "oodrb-released": {"data": "cifar10", "suite": "oodrb"},
+  "oodrb-l2-released": {"data": "cifar10", "norm": "l2", "suite": "oodrb"},
   "digits-techniques": {"data": "digits32", "eps": "16/255"},
 }
 
@@ -243,7 +272,7 @@ EVALUATION = {
 def get_config(arg: str = "digits-techniques") -> ConfigDict:
   """The rows of a study, and how they are judged."""
   name, *words = arg.split(",")
-  if name not in STUDIES or (words and (not name.startswith("oodrb") or len(words) != 3)):
+  if name not in STUDIES or (words and (name not in ("oodrb", "oodrb-l2") or len(words) != 3)):
     raise ValueError(f"an argument is one of {', '.join(STUDIES)}, or oodrb[-l2],BATCH,RATE,DECAY")
   best = (int(words[0]), float(words[1]), float(words[2])) if words else ()
   rows = oodrb("linf", *best) if name == "oodrb" else STUDIES[name](*best)

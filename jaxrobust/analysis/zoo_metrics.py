@@ -1,6 +1,6 @@
 """Metrics of suites as columns of a zoo: frequency bias, Jacobian norms, areas under curves, whatever a summary holds.
 
-`jaxrobust evaluate` leaves a `SUITE.summary.json` beside the cells of a model. Each of its metrics becomes a column
+`jaxrobust evaluate` leaves a `….summary.json` beside the cells of a model. Each of its metrics becomes a column
 `SUITE: METRIC`, to be correlated with any other.
 """
 
@@ -59,9 +59,16 @@ def metric_values(metrics: Mapping[str, Any]) -> dict[str, float]:
 
   >>> metric_values({"frequency bias": 0.4, "accuracy": {"value": 0.9, "low": 0.8, "high": 1.0, "n": 9}, "NSD": None})
   {'frequency bias': 0.4, 'accuracy': 0.9}
+
+  A number that is not whole is none:
+
+  >>> metric_values({"OOD_t": {"value": 0.4, "cells": 2, "of": 6}})
+  {}
   """
   found = {}
   for name, entry in metrics.items():
+    if isinstance(entry, Mapping) and "of" in entry:
+      continue
     value = entry.get("value") if isinstance(entry, Mapping) else entry
     if isinstance(value, int | float) and not isinstance(value, bool):
       found[name] = float(value)

@@ -188,14 +188,14 @@ class Cascade:
     return self if stages == self.stages else replace(self, stages=stages)
 
   def first(self, example: Example) -> Item | None:
-    return self._item(example, 0)
+    return self.item(example, 0)
 
   def follow(self, example: Example, item: Item, outcome: Outcome) -> Item | None:
     if outcome.success and not self.minimal:
       return None
-    return self._item(example, item.stage + 1)
+    return self.item(example, item.stage + 1)
 
-  def _item(self, example: Example, stage: int) -> Item | None:
+  def item(self, example: Example, stage: int) -> Item | None:
     """The item of `stage`, or of the first later one whose rank the classifier has a class for."""
     for index in range(stage, len(self.stages)):
       rank = self.stages[index].rank

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from jaxrobust.bench.rows import Row, alternate
 from jaxrobust.bench.workloads import Workload, workload
-from jaxrobust.core.budget import Budget
 from jaxrobust.engine.options import EngineOptions
 from jaxrobust.evaluation.evaluate import evaluate
 from jaxrobust.evaluation.job import RunOptions
@@ -32,7 +31,7 @@ def _compare(work: Workload, suite: str, repeats: int) -> Row:
       data = work.images, work.labels
       return evaluate(work.classifier, data, suite, eps=EPS, out=out, options=options, only=only)
 
-  whole = make_suite(suite, Setting("arrays", eps=Budget.parse(EPS)))
+  whole = make_suite(suite, Setting.of("arrays", None, EPS))
   titles = [title_of(part, entry) for part in whole.parts for entry in part.entries]
 
   def alone() -> list[Report]:

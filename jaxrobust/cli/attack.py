@@ -47,12 +47,13 @@ def run(argv: list[str]) -> int:
   from jaxrobust.core.progress import show
   from jaxrobust.data.registry import load_data
   from jaxrobust.engine.api import attack_images
+  from jaxrobust.evaluation.preprocess import model_preprocessing
   from jaxrobust.models.zoo import load_classifier
   from jaxrobust.results import atomic_write, check_writable
 
   attack = make_attack(config.attack, **config.options.to_dict())
   eps = _budget(attack, config.eps)
-  data = load_data(config.data)
+  data = load_data(config.data, preprocess=model_preprocessing(config.model))
   data = data.subset(config.n) if config.n else data
   out = Path(config.out)
   if out.is_dir():

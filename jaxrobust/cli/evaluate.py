@@ -20,6 +20,7 @@ SHARED = {
   "norm": "linf",
   "eps": "8/255",
   "condition": "none",
+  "preprocess": "",
   "n": 0,
   "seed": 0,
   "out": "results",
@@ -37,8 +38,13 @@ DEFAULTS = {
   "suite": "basic",
   "only": "",
   **SHARED,
+  # Empty where a suite has numbers of its own.
+  "norm": "",
+  "eps": "",
   "samples": 0,
   "save_images": 0,
+  "partial": False,
+  "dry_run": False,
 }
 # Say where and how cells are computed, not what they are.
 FREE = ("out", "batch_size", "save_seconds", "distributed", "processes", "quiet")
@@ -46,10 +52,23 @@ FREE = ("out", "batch_size", "save_seconds", "distributed", "processes", "quiet"
 
 def run(argv: list[str]) -> int:
   config = parse("evaluate", argv, DEFAULTS, "a suite of attacks on a classifier, as cells on disk and a table")
+  if config.dry_run:
+    print_plan(config)
+    return 0
   report = evaluate_config(config)
   print_summary(config.out, report)
   print(f"cells are in {config.out}")
   return 0
+
+
+def print_plan(config: ConfigDict) -> None:
+  """Prints what a suite would run, without data or classifier."""
+  from jaxrobust.evaluation.suites.plan import plan_lines
+  from jaxrobust.evaluation.suites.suite import Setting, make_suite
+
+  suite = make_suite(config.suite, Setting.of(config.data, config.norm, config.eps, condition=config.condition))
+  for line in plan_lines(suite.only(config.only) if config.only else suite, config.n or None, config.preprocess):
+    print(line)
 
 
 def evaluate_config(config: ConfigDict) -> Report:
@@ -64,9 +83,11 @@ def evaluate_config(config: ConfigDict) -> Report:
     config.model,
     config.data,
     config.suite,
-    norm=config.norm,
-    eps=config.eps,
+    norm=config.norm or None,
+    eps=config.eps or None,
     n=config.n or None,
+    preprocess=config.preprocess or None,
+    partial=config.partial,
     condition=config.condition,
     name=config.name or None,
     out=config.out,
@@ -97,7 +118,7 @@ def run_options(config: ConfigDict, **more: Any) -> RunOptions:
 
 def command_of(config: ConfigDict, title: str) -> str:
   """Returns the command that computes one cell of this evaluation again, into the default results folder."""
-  return command_line("evaluate", config, DEFAULTS, (*FREE, "save_images", "only"), only=title)
+  return command_line("evaluate", config, DEFAULTS, (*FREE, "save_images", "only", "partial", "dry_run"), only=title)
 
 
 def print_summary(out: str, report: Report) -> None:
@@ -111,7 +132,8 @@ def print_summary(out: str, report: Report) -> None:
     return
   if report.suite.metrics is not None:
     summary = summarize_suite(report)
-    print_metrics(f"{summary['model']} on {summary['data']}, {summary['suite']}", summary["metrics"])
+    title = f"{summary['model']} on {summary['data']}, {summary['suite']}"
+    print_metrics(title, summary["metrics"], summary.get("units"))
     print_findings(report)
     for line in missing_lines(report.missing):
       print(line)

@@ -1,4 +1,4 @@
-"""`jaxrobust list attacks|corruptions|datasets|models|suites|techniques|zoo [PATTERN]`."""
+"""`jaxrobust list ares-bench|attacks|corruptions|datasets|models|suites|techniques|zoo [PATTERN]`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import importlib
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.registry import unknown_name
 
-KINDS = ["attacks", "corruptions", "datasets", "models", "suites", "techniques", "zoo"]
+KINDS = ["ares-bench", "attacks", "corruptions", "datasets", "models", "suites", "techniques", "zoo"]
 # Registries whose entries are described by the first line of their docstrings.
 _DOCUMENTED = {
   "attacks": ("jaxrobust.attacks.registry", "ATTACKS"),
@@ -42,6 +42,11 @@ def _entries(kind: str, pattern: str) -> list[tuple[str, str]]:
 
     notes = {name: (read_metadata(find_classifier(name)) or {}).get("notes", {}) for name in shipped()}
     return [(name, str(notes[name].get("description", ""))) for name in fnmatch.filter(notes, pattern)]
+  if kind == "ares-bench":
+    from jaxrobust.models.ares_bench_zoo import ARES_BENCH_NETWORKS as NETWORKS
+
+    names = fnmatch.filter(NETWORKS, pattern)
+    return [(name, f"{NETWORKS[name].where}; {NETWORKS[name].convert_command}") for name in names]
   if kind == "models":
     from jaxrobust.models.registry import MODELS
 

@@ -12,8 +12,9 @@ COMMON = {
   "data": "see `jaxrobust list datasets`; npz:FILE, folder:DIR, tfds:NAME:SPLIT; NAME@1000 a subset",
   "norm": "linf, l2 or l1",
   "eps": "the budget, as a number or a fraction",
+  "preprocess": "how pictures become arrays, as resize256-crop224-bicubic; empty for the network's own way",
   "condition": "natural noise on the images before anything else, such as gaussian_noise-3; none for none",
-  "n": "the first N examples only; 0 for all",
+  "n": "N examples only, in the pinned order of sets that are sorted by class; 0 for all",
   "seed": "of all randomness: an integer from 0",
   "batch_size": "examples worked on at once; 0 for what suits the machine. Verdicts do not depend on it",
   "precision": "of matrix products: highest, high, default, float32 or bfloat16",
@@ -31,6 +32,12 @@ OWN = {
   "evaluate": {
     "name": "of the model in cells and tables; empty for the folder's name",
     "suite": _SUITE,
+    "norm": "linf, l2 or l1, where the suite does not fix it; empty for what is usual",
+    "eps": "the budget, where the suite does not fix it; empty for 8/255 in linf, 0.5 in l2, 12 in l1",
+    "n": "N examples of each data set, in its pinned order; 0 for what the suite says, or all",
+    "preprocess": "how pictures become arrays, as resize256-crop224-bicubic; empty for the suite's or network's way",
+    "partial": "true to build metrics on others that are not whole; they say so",
+    "dry_run": "true to print what the suite asks for, without data or model",
     "only": "only cells whose data/condition/attack@eps matches this shell pattern; empty for all",
     "samples": "forward passes per query of a randomized classifier; 0 for 20 with gradients and 1 without",
     "save_seconds": "how often a running cell saves its verdicts so far, to go on from when it is stopped",
@@ -133,11 +140,13 @@ OWN = {
     "epochs": "over the data, more than 0; parts of an epoch too",
     "batch_size": "of one step over all devices",
     "accumulate": "batches whose gradients are averaged into one update",
-    "optimizer": "sgd (Nesterov 0.9) or adamw",
+    "optimizer": "sgd (Nesterov 0.9), momentum (0.9) or adamw",
     "learning_rate": "the largest one of the schedule",
     "weight_decay": "of the optimizer",
     "schedule": "of the learning rate: cosine, step, step-30, cyclic or constant",
-    "warmup_epochs": "in which the learning rate grows from 0",
+    "warmup_epochs": "in which the learning rate grows from first_rate",
+    "first_rate": "the learning rate that the warm-up begins with; 0 for none",
+    "last_rate": "the learning rate that the schedule ends with",
     "clip": "the largest global gradient norm; 0 for no bound",
     "techniques": "names, as ('flip', 'pgd-at'); see `jaxrobust list techniques`",
     "options": "of techniques; those of a config can be changed, as --options.trades.beta=4.0",
@@ -158,6 +167,6 @@ def meaning(command: str, option: str) -> str:
   """Returns one line on an option of a command.
 
   >>> meaning("attack", "n"), meaning("bench engine", "n")
-  ('the first N examples only; 0 for all', 'how many images')
+  ('N examples only, in the pinned order of sets that are sorted by class; 0 for all', 'how many images')
   """
   return OWN.get(command.split()[0], {}).get(option) or COMMON.get(option, "")

@@ -17,6 +17,7 @@ USAGE = """SQL over the tables cells and findings of a results folder (local, or
   jaxrobust results import FORMAT PATH --root=RESULTS  numbers of robustbench, oodrobustbench or nas, as cells
   jaxrobust results export FORMAT OUT --root=RESULTS   cells as files of that benchmark
   jaxrobust results migrate --root=RESULTS             rewrites cells of earlier schemas
+  jaxrobust results crossings --root=RESULTS           where the robustness curves of two models cross
 --format is table, csv, json or parquet"""
 OVERVIEW = """SELECT model, data, count(*) AS cells, count(DISTINCT attack) AS attacks,
 count(DISTINCT condition) AS conditions, sum(findings)::BIGINT AS findings FROM cells GROUP BY ALL ORDER BY ALL"""
@@ -34,6 +35,8 @@ def run(argv: list[str]) -> int:
     return _exchange(words[0], words[1], words[2], config.root)
   if words == ["migrate"]:
     return _migrate(config.root)
+  if words == ["crossings"]:
+    return _crossings(config)
   if len(words) > 1:
     raise InputError(f"unexpected argument {words[1]!r}; write the query in quotes")
   if config.format not in FORMATS:
@@ -80,6 +83,16 @@ def _exchange(action: str, name: str, path: str, root: str) -> int:
   else:
     written = export_results(name, root, path, lambda error: print(f"finding: {error}", file=sys.stderr))
     print(f"{len(written)} files in {path}")
+  return 0
+
+
+def _crossings(config: Any) -> int:
+  """Prints where curves of two models cross, as a table or in the format asked for."""
+  import pandas as pd
+
+  from jaxrobust.analysis.curve_crossings import Crossing, find_crossings
+
+  _show(pd.DataFrame(find_crossings(config.root), columns=list(Crossing._fields)), config.format, config.out)
   return 0
 
 

@@ -17,8 +17,8 @@ DEFAULTS = {
   "networks": ConfigDict(),
   "data": "digits32",
   "suite": "basic",
-  "norm": "linf",
-  "eps": "8/255",
+  "norm": "",
+  "eps": "",
   "n": 0,
   "seed": 0,
   "batch_size": 0,
@@ -34,7 +34,6 @@ def run(argv: list[str]) -> int:
   if not config.networks:
     raise InputError("no networks to train; pass --config=configs/local.py or a config of your own")
   enable_compilation_cache()
-  from jaxrobust.core.budget import Budget
   from jaxrobust.data.registry import load_data
   from jaxrobust.engine.options import EngineOptions
   from jaxrobust.evaluation.evaluate import evaluate
@@ -51,7 +50,7 @@ def run(argv: list[str]) -> int:
   settings = {name: make_train_config(network) for name, network in config.networks.items()}
   for setting in settings.values():
     loop.check_train_config(setting)
-  make_suite(config.suite, Setting(config.data, config.norm, Budget.parse(config.eps)))
+  asked = make_suite(config.suite, Setting.of(config.data, config.norm, config.eps)).setting
   data = load_data(config.data)
   check_writable(out)
   folders = {
@@ -69,8 +68,8 @@ def run(argv: list[str]) -> int:
       folder,
       data,
       config.suite,
-      norm=config.norm,
-      eps=config.eps,
+      norm=config.norm or None,
+      eps=config.eps or None,
       n=config.n or None,
       name=name,
       out=out / "results",
@@ -79,7 +78,7 @@ def run(argv: list[str]) -> int:
     )
     for name, folder in folders.items()
   ]
-  print_reports(f"{config.data}, accuracy in % [95 % interval] ({config.norm} {config.eps})", reports)
+  print_reports(f"{config.data}, accuracy in % [95 % interval] ({asked.norm} {asked.eps.text})", reports)
   print(f"models are in {out / 'models'}, cells in {out / 'results'}")
   # The networks that ship with the package stand beside the new ones, with the results they come with.
   also = [*config.show, *shipped_results()]

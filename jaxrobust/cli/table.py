@@ -41,16 +41,33 @@ def print_findings(report: Report) -> None:
     print(f"finding: {report.model} {title}: {kind}: {text} ({sum(counts)} examples{cells})")
 
 
-def print_metrics(title: str, metrics: Mapping[str, Any]) -> None:
-  """Metrics in percent where they are shares, with their intervals."""
+def print_metrics(title: str, metrics: Mapping[str, Any], units: Mapping[str, str] | None = None) -> None:
+  """Prints metrics: shares in percent with their intervals, others with their units, partial ones with their counts."""
   table = Table(title=title)
   for column in ("metric", "value", "95 %", "n"):
     table.add_column(column, justify="left" if column == "metric" else "right", overflow="fold")
   for name, value in metrics.items():
-    if isinstance(value, Mapping):
-      interval = f"{100 * value['low']:.1f} … {100 * value['high']:.1f}"
-      table.add_row(name, f"{100 * value['value']:.1f} %", interval, str(value["n"]))
-    else:
-      table.add_row(name, "-" if value is None else f"{value:.4g}", "", "")
+    table.add_row(name, *metric_texts(value, (units or {}).get(name)))
   console = Console()
   Console(width=None if console.is_terminal else 160).print(table)
+
+
+def metric_texts(value: Any, unit: str | None = None) -> tuple[str, str, str]:
+  """Returns a metric as text: its value, its interval, and the number of examples or what there is of it.
+
+  >>> metric_texts({"value": 0.5, "low": 0.25, "high": 0.75, "n": 8}), metric_texts(30.9, "cycles")
+  (('50.0 %', '25.0 … 75.0', '8'), ('30.9 cycles', '', ''))
+  >>> metric_texts({"value": -0.00652, "cells": 6, "of": 33}), metric_texts(None)
+  (('-0.652 %', '', 'partial: 6 of 33 cells'), ('-', '', ''))
+  """
+  if value is None:
+    return "-", "", ""
+  if not isinstance(value, Mapping):
+    return _number(value, unit), "", ""
+  if "of" in value:
+    return _number(value["value"], unit), "", f"partial: {value['cells']} of {value['of']} cells"
+  return f"{100 * value['value']:.1f} %", f"{100 * value['low']:.1f} … {100 * value['high']:.1f}", str(value["n"])
+
+
+def _number(value: float, unit: str | None) -> str:
+  return f"{100 * value:.4g} %" if unit is None else f"{value:.4g} {unit}"

@@ -71,6 +71,7 @@ def transfer_config(config: ConfigDict) -> list[Result]:
   from jaxrobust.data.registry import load_data
   from jaxrobust.evaluation.conditions import under
   from jaxrobust.evaluation.context import ModelContext
+  from jaxrobust.evaluation.preprocess import model_preprocessing
   from jaxrobust.evaluation.provenance import about_model
   from jaxrobust.evaluation.transfer import run_transfer
   from jaxrobust.models.zoo import load_classifier
@@ -78,7 +79,8 @@ def transfer_config(config: ConfigDict) -> list[Result]:
 
   options = run_options(config, quiet=True)
   specs = _specs(config)
-  data = load_data(config.data)
+  # One way to see pictures for all: images made on one network are shown to the others.
+  data = load_data(config.data, preprocess=config.preprocess or model_preprocessing(next(iter(sources.values()))))
   data = under(data.subset(config.n) if config.n else data, config.condition, config.seed)
   check_writable(config.out)
 

@@ -123,7 +123,8 @@ class Classifier:
     """Wraps a linen module in evaluation mode: `module.apply(variables, (images - mean) / std)`.
 
     Batch statistics are read, never written. `num_classes` defaults to the module's own attribute. Normalized images
-    are cast to `dtype`, if any. A module from elsewhere takes a `name` and `version` as in `from_function`.
+    are cast to `dtype`, if any. A module from elsewhere takes a `name` and `version` as in `from_function`. One that
+    draws noise in evaluation too says from which streams, in an attribute `evaluation_rngs`, and is then randomized.
     """
     classes = num_classes if num_classes is not None else getattr(module, "num_classes", None)
     if classes is None:
@@ -136,7 +137,8 @@ class Classifier:
       "mean": jnp.asarray(mean, jnp.float32),
       "std": jnp.asarray(scale),
     }
-    return cls(weights, _ModuleApply(module, dtype, _called(name, version)), int(classes), False, input_shape)
+    apply = _ModuleApply(module, dtype, _called(name, version))
+    return cls(weights, apply, int(classes), bool(apply.rngs), input_shape)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,8 +173,17 @@ class _ModuleApply:
   called: str = dataclasses.field(default="", compare=False)
 
   def __call__(self, variables: Any, images: Array, key: Array | None) -> Array:
-    del key
-    return self.module.apply(variables["module"], normalized(variables, images, self.dtype))
+    inputs = variables["module"], normalized(variables, images, self.dtype)
+    if not self.rngs:
+      return self.module.apply(*inputs)
+    if key is None:
+      raise InputError(f"{type(self.module).__name__} draws noise in evaluation too: it needs a key with the images")
+    return self.module.apply(*inputs, rngs=dict.fromkeys(self.rngs, key))
+
+  @property
+  def rngs(self) -> tuple[str, ...]:
+    """The streams of randomness that the module draws from in evaluation."""
+    return tuple(getattr(self.module, "evaluation_rngs", ()))
 
   @property
   def offers_features(self) -> bool:
@@ -181,6 +192,39 @@ class _ModuleApply:
 
   def features(self, variables: Any, images: Array) -> Any:
     return self.module.apply(variables["module"], normalized(variables, images, self.dtype), method="features")
+
+
+@dataclasses.dataclass(frozen=True)
+class _ChoiceApply:
+  """Asks another classifier for its logits, and keeps the largest of each choice."""
+
+  apply: Callable[[Any, Array, Array | None], Array]
+  choices: tuple[tuple[int, ...], ...]
+
+  def __call__(self, variables: Any, images: Array, key: Array | None) -> Array:
+    most = max(map(len, self.choices))
+    # A choice of fewer classes repeats its first, which changes no maximum.
+    columns = np.array([choice + choice[:1] * (most - len(choice)) for choice in self.choices])
+    return self.apply(variables, images, key)[..., columns].max(-1)
+
+
+def choosing(classifier: Classifier, choices: tuple[tuple[int, ...], ...]) -> Classifier:
+  """Returns a classifier that chooses among some of its classes, or groups of them, alone.
+
+  Args:
+    classifier: what is asked.
+    choices: the classes of each choice; its logit is the largest of theirs.
+
+  >>> three = Classifier.from_function(lambda x: x.reshape(len(x), -1)[:, :3], num_classes=3)
+  >>> choosing(three, ((2,), (0, 1)))(jnp.array([[[[5.0, 1.0, 3.0]]]])).tolist()
+  [[3.0, 5.0]]
+  """
+  if len(choices) < 2:
+    raise InputError(f"a classifier chooses among at least 2 classes, got {len(choices)}")
+  last = max(map(max, choices))
+  if last >= classifier.num_classes:
+    raise InputError(f"class {last} is none of the classifier's {classifier.num_classes}")
+  return dataclasses.replace(classifier, apply=_ChoiceApply(classifier.apply, choices), num_classes=len(choices))
 
 
 def _called(name: str, version: str) -> str:

@@ -11,13 +11,12 @@ import os
 from pathlib import Path
 
 from jaxrobust.core.errors import InputError
-from jaxrobust.data import cifar, imagenet, small
+from jaxrobust.data import cifar, small
+from jaxrobust.data.imagenet_sets import CORRUPTED, IMAGENET_SETS
 from jaxrobust.data.source import Dataset
 
 _MIT, _RESEARCH = "MIT", "research only; see the source"
 _TORONTO = "https://www.cs.toronto.edu/~kriz/cifar.html"
-_HENDRYCKS_C = "https://github.com/hendrycks/robustness (Zenodo 2535967, 3555552, 2235448)"
-_CROP = "resize256-crop224"
 
 
 def data_root(data_dir: str | Path | None = None) -> Path:
@@ -44,21 +43,6 @@ def _cifar(classes: int, train: bool, md5: dict[str, str]) -> Dataset:
   )
 
 
-def _by_wnid(name: str, text: str, size: int, source: str, license: str, get: str) -> Dataset:
-  return Dataset(
-    functools.partial(imagenet.by_wnid, name=name, preprocessing=_CROP),
-    text,
-    size,
-    1000,
-    source,
-    license,
-    name,
-    get,
-    preprocessing=_CROP,
-    class_map="folders are WordNet ids",
-  )
-
-
 def _arrays(name: str, text: str, size: int, source: str, images: str, labels: str) -> Dataset:
   load = functools.partial(cifar.load_arrays, name=name, images=images, labels=labels)
   return Dataset(load, text, size, 10, source, _MIT, name, f"put {images} and {labels} there", class_map="CIFAR-10's")
@@ -69,7 +53,7 @@ def _corrupted(classes: int) -> Dataset:
   load = functools.partial(cifar.load_corrupted, name=name, classes=classes)
   text = f"CIFAR-{classes}-C, the official files; {name}:fog-3 is one corruption and severity"
   get = f"unpack CIFAR-{classes}-C.tar there (one .npy per corruption, and labels.npy)"
-  return Dataset(load, text, 10_000, classes, _HENDRYCKS_C, "CC BY 4.0", name, get, variants=True)
+  return Dataset(load, text, 10_000, classes, CORRUPTED, "CC BY 4.0", name, get, variants=True)
 
 
 def _load_cifar102(folder: Path) -> cifar.ArraySource:
@@ -80,8 +64,6 @@ def _load_cifar102(folder: Path) -> cifar.ArraySource:
 
 
 _CIFAR_101 = "https://github.com/modestyachts/CIFAR-10.1"
-_IMAGENET = "https://www.image-net.org"
-_HUMAN = "adapted from ImageNet; research only"
 
 CATALOGUE: dict[str, Dataset] = {
   "cifar10": _cifar(10, False, {"cifar-10-batches-py/test_batch": "40351d587109b95175f43aff81a1287e"}),
@@ -125,17 +107,19 @@ CATALOGUE: dict[str, Dataset] = {
     "cinic10/test",
     "unpack CINIC-10.tar.gz there",
     class_map="folders are CIFAR-10's names",
+    id_list="CINIC-10",
   ),
   "cifar10-r": Dataset(
     functools.partial(cifar.load_by_class_name, name="cifar10-r"),
     "CIFAR-10-R: renditions of 8 of CIFAR-10's classes",
     6837,
     10,
-    "https://github.com/TreeLLi/OODRobustBench",
+    "https://github.com/TreeLLi/cifar10-r",
     _RESEARCH,
     "cifar-10-r",
     "unpack it there",
     class_map="folders are CIFAR-10's names",
+    id_list="CIFAR10-R",
   ),
   "cifar10-c": _corrupted(10),
   "cifar100-c": _corrupted(100),
@@ -173,133 +157,5 @@ CATALOGUE: dict[str, Dataset] = {
     "put val_data there",
     class_map="the first 120 of the downsampled ImageNet's order",
   ),
-  "imagenet": Dataset(
-    imagenet.validation,
-    "ImageNet (ILSVRC 2012), validation part",
-    50_000,
-    1000,
-    _IMAGENET,
-    _RESEARCH,
-    "imagenet",
-    "put val/n01440764/….JPEG there, or ILSVRC2012_img_val.tar with imagenet_2012_validation_synset_labels.txt",
-    preprocessing=_CROP,
-    class_map="sorted WordNet ids",
-  ),
-  "imagenet-train": Dataset(
-    imagenet.training,
-    "ImageNet (ILSVRC 2012), training part",
-    1_281_167,
-    1000,
-    _IMAGENET,
-    _RESEARCH,
-    "imagenet",
-    "put train/n01440764/….JPEG there",
-    preprocessing=_CROP,
-    class_map="sorted WordNet ids",
-  ),
-  "imagenet-real": Dataset(
-    imagenet.real,
-    "ImageNet-ReaL: the validation part with reassessed labels",
-    46_837,
-    1000,
-    "https://github.com/google-research/reassessed-imagenet",
-    "Apache-2.0 (labels)",
-    "imagenet",
-    "put real.json beside the validation images",
-    preprocessing=_CROP,
-    class_map="sorted WordNet ids; label_sets",
-  ),
-  "imagenet-v2": Dataset(
-    imagenet.v2,
-    "ImageNet-V2, matched frequency",
-    10_000,
-    1000,
-    "https://github.com/modestyachts/ImageNetV2",
-    _MIT,
-    "imagenetv2-matched-frequency-format-val",
-    "unpack imagenetv2-matched-frequency.tar.gz",
-    preprocessing=_CROP,
-    class_map="folders are class numbers",
-  ),
-  "imagenet-a": _by_wnid(
-    "imagenet-a",
-    "ImageNet-A: natural adversarial examples of 200 classes",
-    7500,
-    "https://github.com/hendrycks/natural-adv-examples",
-    _MIT,
-    "unpack imagenet-a.tar",
-  ),
-  "imagenet-o": Dataset(
-    functools.partial(imagenet.by_wnid, name="imagenet-o", preprocessing=_CROP),
-    "ImageNet-O: images of no ImageNet class, filed under the 200 they resemble; for outlier detection",
-    2000,
-    1000,
-    "https://github.com/hendrycks/natural-adv-examples",
-    _MIT,
-    "imagenet-o",
-    "unpack imagenet-o.tar",
-    preprocessing=_CROP,
-    class_map="folders are WordNet ids; labels are not the truth",
-  ),
-  "imagenet-r": _by_wnid(
-    "imagenet-r",
-    "ImageNet-R: renditions of 200 classes",
-    30_000,
-    "https://github.com/hendrycks/imagenet-r",
-    _MIT,
-    "unpack imagenet-r.tar",
-  ),
-  "imagenet-sketch": _by_wnid(
-    "imagenet-sketch",
-    "ImageNet-Sketch",
-    50_889,
-    "https://github.com/HaohanWang/ImageNet-Sketch",
-    _MIT,
-    "unpack ImageNet-Sketch.zip so that imagenet-sketch/n01440764 exists",
-  ),
-  "stylized-imagenet": _by_wnid(
-    "stylized-imagenet",
-    "Stylized-ImageNet, validation part",
-    50_000,
-    "https://github.com/rgeirhos/Stylized-ImageNet",
-    _HUMAN,
-    "generate it with the authors' code, so that stylized-imagenet/n01440764 exists",
-  ),
-  "imagenet-v": Dataset(
-    imagenet.viewpoints,
-    "ImageNet-V: 100 objects from adversarial viewpoints",
-    10_093,
-    1000,
-    "https://github.com/Heathcliff-saku/ViewFool_",
-    _RESEARCH,
-    "ImageNet-V",
-    "unpack it there",
-    preprocessing=_CROP,
-    class_map="imagenet_v_classes.txt, by WordNet id",
-  ),
-  "objectnet": Dataset(
-    imagenet.objectnet,
-    "ObjectNet: the objects that are ImageNet classes, borders removed",
-    18_574,
-    1000,
-    "https://objectnet.dev",
-    "own license: no training on it",
-    "objectnet-1.0",
-    "unpack objectnet-1.0.zip (images/ and mappings/)",
-    preprocessing=_CROP,
-    class_map="its own mappings",
-  ),
-  "imagenet-c": Dataset(
-    imagenet.corrupted,
-    "ImageNet-C, the official files; imagenet-c:fog-3 is one corruption and severity",
-    50_000,
-    1000,
-    _HENDRYCKS_C,
-    "CC BY 4.0",
-    "imagenet-c",
-    "unpack blur.tar, digital.tar, extra.tar, noise.tar, weather.tar so that imagenet-c/fog/3/n01440764 exists",
-    preprocessing="crop224",
-    class_map="folders are WordNet ids",
-    variants=True,
-  ),
+  **IMAGENET_SETS,
 }

@@ -24,6 +24,7 @@ def describe(name: str) -> list[tuple[str, str]]:
     ("get", entry.get or "nothing to do"),
     ("preprocessing", entry.preprocessing),
     ("class map", entry.class_map),
+    ("judged", entry.judged),
   ]
   return [(key, value) for key, value in rows if value]
 

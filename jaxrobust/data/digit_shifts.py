@@ -12,11 +12,13 @@ import functools
 import io
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
 from jaxrobust.data.digits32 import CLASSES, SIZE, TEST, load_test
 from jaxrobust.data.encoded import EncodedSource
+from jaxrobust.data.judging import Judging
 from jaxrobust.data.source import ArraySource, Dataset
 
 # The 60 test digits whose nearest training digit of their own class is farthest, compared with that of another class.
@@ -123,7 +125,7 @@ def load_o() -> ArraySource:
       along = np.clip(along, 0, 1)
       distance = np.sqrt((y - y0 - along * (y1 - y0)) ** 2 + (x - x0 - along * (x1 - x0)) ** 2)
       images[example] = np.maximum(images[example], np.clip(2.5 - distance, 0, 1))
-  return _source("digits32-o", images, np.zeros(OUTLIERS, np.int32))
+  return replace(_source("digits32-o", images, np.zeros(OUTLIERS, np.int32)), judging=Judging(outliers=True))
 
 
 class _Jpegs:

@@ -7,10 +7,11 @@ Memory stays constant whatever the number of images. A picture that cannot be de
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import io
 import tarfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar, Protocol
 
@@ -19,7 +20,10 @@ import numpy as np
 from jaxrobust.core.errors import CorruptFileError, InputError
 from jaxrobust.core.threads import in_threads
 from jaxrobust.core.validation import check_labels
-from jaxrobust.data.preprocessing import PREPROCESSINGS
+from jaxrobust.data.crops import Crop, cropped
+from jaxrobust.data.judging import USUALLY, Judging
+from jaxrobust.data.order import balanced_order, listed_order
+from jaxrobust.data.preprocessing import crop_size, fitting, make_preprocessing
 from jaxrobust.data.source import as_floats, check_ids
 
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
@@ -89,9 +93,9 @@ class EncodedSource:
     store: where the files are.
     files: names of the examples' files, in the order of ids.
     labels: (N,) int32.
-    preprocessing: a name of `PREPROCESSINGS`.
-    label_sets: all acceptable classes of each example, where a set has them (ImageNet-ReaL).
-    classes: the classes that occur, for accuracy over the subset's classes (ImageNet-A, -R, ObjectNet).
+    preprocessing: as `make_preprocessing` reads it.
+    judging: among which classes answers are judged, and which are right.
+    listed: file names whose order subsets follow before any other; empty for the pinned order alone.
   """
 
   name: str
@@ -100,7 +104,8 @@ class EncodedSource:
   labels: np.ndarray
   num_classes: int
   preprocessing: str = "resize256-crop224"
-  label_sets: Sequence[tuple[int, ...]] | None = None
+  judging: Judging = USUALLY
+  listed: Sequence[str] = ()
   in_bytes: ClassVar[bool] = True
 
   def __post_init__(self) -> None:
@@ -108,14 +113,16 @@ class EncodedSource:
       raise InputError(f"{self.name} has no images")
     check_labels(self.labels, len(self.files), self.num_classes)
     object.__setattr__(self, "labels", np.ascontiguousarray(self.labels, np.int32))
-    _ = PREPROCESSINGS[self.preprocessing]
+    make_preprocessing(self.preprocessing)
 
   def __len__(self) -> int:
     return len(self.files)
 
-  @property
-  def classes(self) -> np.ndarray:
-    return np.unique(self.labels)
+  @functools.cached_property
+  def order(self) -> np.ndarray:
+    """The order that subsets are taken in: files lie class by class, so the first of them are no sample."""
+    pinned = balanced_order(self.labels, [file.rpartition("/")[2] for file in self.files])
+    return listed_order(self.files, self.listed, pinned) if self.listed else pinned
 
   def take(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns the examples with these ids, decoded and preprocessed: float32 in [0, 1], and labels."""
@@ -134,14 +141,32 @@ class EncodedSource:
       raise InputError(f"images of {self.name} differ in shape after '{self.preprocessing}': {sorted(shapes)[:2]} …")
     return np.stack(images), self.labels[ids]
 
+  def crops(self, ids: np.ndarray, crop: Crop, seed: int, step: int) -> tuple[np.ndarray, np.ndarray]:
+    """Random crops of the whole pictures, of the size that the preprocessing gives, and labels."""
+    size = crop_size(self.preprocessing)
+    if size is None:
+      raise InputError(f"{self.name} is read as it is ('{self.preprocessing}'): it has no random crops")
+    read = lambda i: self._decoded(i, lambda raw: cropped(raw, crop, size, seed, i, step))
+    ids = np.asarray(ids).astype(np.intp)
+    return np.stack(in_threads(read, ids.tolist())), self.labels[ids]
+
   def decode(self, example: int) -> np.ndarray:
     """One picture as uint8 RGB, preprocessed."""
-    from PIL import Image, UnidentifiedImageError
+    from PIL import Image
+
+    def preprocessed(raw: bytes) -> np.ndarray:
+      with Image.open(io.BytesIO(raw)) as picture:
+        return make_preprocessing(self.preprocessing)(picture.convert("RGB"))
+
+    return self._decoded(example, preprocessed)
+
+  def _decoded(self, example: int, decode: Callable[[bytes], np.ndarray]) -> np.ndarray:
+    """Returns what `decode` makes of a file; an error that names it if it cannot."""
+    from PIL import UnidentifiedImageError
 
     name = self.files[example]
     try:
-      with Image.open(io.BytesIO(self.store.read(name))) as picture:
-        return PREPROCESSINGS[self.preprocessing](picture.convert("RGB"))
+      return decode(self.store.read(name))
     except (OSError, SyntaxError, ValueError) as error:
       if isinstance(error, InputError):
         raise InputError(f"{self.name} example {example} ({name}): {error}") from None
@@ -169,18 +194,25 @@ class EncodedSource:
 
   def select(self, ids: np.ndarray) -> EncodedSource:
     """The examples with these ids, in this order."""
-    sets = None if self.label_sets is None else [self.label_sets[i] for i in ids]
-    return dataclasses.replace(self, files=[self.files[i] for i in ids], labels=self.labels[ids], label_sets=sets)
+    files, judging = [self.files[i] for i in ids], self.judging.select(ids)
+    return dataclasses.replace(self, files=files, labels=self.labels[ids], judging=judging)
 
   def subset(self, n: int) -> EncodedSource:
-    """The first n examples."""
+    """n examples, every class in proportion: the first n of the pinned order."""
     if not 1 <= n <= len(self):
-      raise InputError(f"{self.name} has {len(self)} examples; cannot take the first {n}")
-    return self.select(np.arange(n))
+      raise InputError(f"{self.name} has {len(self)} examples; cannot take {n} of them")
+    return self.select(self.order[:n])
+
+  def seen_at(self, preprocessing: str) -> EncodedSource:
+    """The same pictures as a network wants them; files that have their size already (ImageNet-C) are only scaled."""
+    wanted = fitting(self.preprocessing, preprocessing)
+    return self if wanted == self.preprocessing else dataclasses.replace(self, preprocessing=wanted)
 
   def fingerprint(self) -> str:
     """Changes with names, sizes, order, labels and preprocessing; contents are not read."""
     digest = hashlib.sha256(f"{self.preprocessing} {self.num_classes}".encode())
+    if self.judging != USUALLY:
+      digest.update(repr(self.judging).encode())
     for name, label in zip(self.files, self.labels, strict=True):
       digest.update(f"{name} {self.store.size(name)} {label}\n".encode())
     return digest.hexdigest()[:16]

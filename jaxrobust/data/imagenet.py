@@ -1,12 +1,13 @@
 """ImageNet and the sets made for its classes, read from their official layouts; classes by WordNet id.
 
 The index of a class is its place among the sorted ids of the 1,000 classes of ILSVRC 2012. Sets that hold some of the
-classes (-A, -R, ObjectNet, -V) keep these indices: `source.classes` lists the ones that occur, so that accuracy can
-be reported over them and over all 1,000, each under its own name.
+classes (-A, -R, -O, ObjectNet, -V) keep these indices, and are judged among these classes as their papers do; under the
+name `…:1000` among all 1,000, as OODRobustBench does.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 import re
@@ -17,7 +18,11 @@ import numpy as np
 from jaxrobust.core.condition import parse_corruption
 from jaxrobust.core.errors import CorruptFileError, InputError
 from jaxrobust.data.encoded import EncodedSource, FolderStore, Store, TarStore
+from jaxrobust.data.judging import Judging, own_classes
+from jaxrobust.data.preprocessing import USUAL
 
+# The variant of a set of some classes that is judged among all of them.
+ALL = "1000"
 WNIDS_FILE = Path(__file__).with_name("imagenet_wnids.txt")
 
 
@@ -47,14 +52,43 @@ def class_index(wnid: str) -> int:
   return _index()[wnid]
 
 
-def by_wnid(folder: Path, name: str, preprocessing: str) -> EncodedSource:
-  """`folder/n01440764/….JPEG`: val folders, -A, -R, -Sketch, -C, Stylized."""
+def by_wnid(folder: Path, name: str, preprocessing: str = USUAL) -> EncodedSource:
+  """`folder/n01440764/….JPEG`: val folders, -Sketch, -C, Stylized."""
   store = FolderStore(folder)
   files = [file for file in store.names if "/" in file]
   return _source(name, store, files, [class_index(file.split("/")[0]) for file in files], preprocessing)
 
 
-def validation(folder: Path, name: str = "imagenet", preprocessing: str = "resize256-crop224") -> EncodedSource:
+def some_classes(folder: Path, name: str, variant: str = "", outliers: bool = False) -> EncodedSource:
+  """Folders of some of the classes (-A, -R, -O), judged among those; `variant` "1000" for all."""
+  return _judged(by_wnid(folder, name), variant, outliers)
+
+
+def _judged(source: EncodedSource, variant: str, outliers: bool = False) -> EncodedSource:
+  """Returns a source of some classes, judged among these or among all."""
+  if variant not in ("", ALL):
+    name = source.name
+    raise InputError(f"{name} is judged among its own classes, or as {name}:{ALL} among all, not as {variant!r}")
+  if variant == ALL:
+    return dataclasses.replace(source, name=f"{source.name}:{ALL}", judging=Judging(outliers=outliers))
+  return dataclasses.replace(source, judging=Judging(own_classes(source.labels), outliers=outliers))
+
+
+def inliers(folder: Path, variant: str = "") -> EncodedSource:
+  """The validation images of the classes that ImageNet-O files its outliers under: what they are told apart from.
+
+  ImageNet-O's paper (arXiv:1907.07174) and RobustART's code (`imagenet_val_for_imagenet_o_ood`) take these 10,000, not
+  all of the validation set, and confidences over the 200 classes. The folder of ImageNet-O says which they are.
+  """
+  source = validation(folder, "imagenet-o-inliers")
+  outliers = folder.parent / "imagenet-o"
+  if not outliers.is_dir():
+    raise InputError(f"there is no folder {outliers}, whose folders say which classes the inliers have")
+  classes = [class_index(path.name) for path in outliers.iterdir() if path.is_dir()]
+  return _judged(source.select(np.flatnonzero(np.isin(source.labels, classes))), variant)
+
+
+def validation(folder: Path, name: str = "imagenet", preprocessing: str = USUAL) -> EncodedSource:
   """The validation set: folders by WordNet id, or the official tar beside a list of its 50,000 WordNet ids."""
   tar = folder / "ILSVRC2012_img_val.tar"
   if not tar.exists():
@@ -69,12 +103,12 @@ def validation(folder: Path, name: str = "imagenet", preprocessing: str = "resiz
   return _source(name, store, store.names, [class_index(wnid) for wnid in ids], preprocessing)
 
 
-def training(folder: Path, name: str = "imagenet-train", preprocessing: str = "resize256-crop224") -> EncodedSource:
-  """The training set: `train/n01440764/….JPEG`. Random crops are taken, on the device, from the preprocessed image."""
+def training(folder: Path, name: str = "imagenet-train", preprocessing: str = USUAL) -> EncodedSource:
+  """The training set: `train/n01440764/….JPEG`. Random crops come from the whole picture (`crops`)."""
   return by_wnid(folder / "train", name, preprocessing)
 
 
-def real(folder: Path, preprocessing: str = "resize256-crop224") -> EncodedSource:
+def real(folder: Path, preprocessing: str = USUAL) -> EncodedSource:
   """ImageNet-ReaL (arXiv:2006.07159): validation images with all their right classes; images with none are left out."""
   path = folder / "real.json"
   if not path.exists():
@@ -94,11 +128,11 @@ def real(folder: Path, preprocessing: str = "resize256-crop224") -> EncodedSourc
     np.array([labels[0] for labels in chosen]),
     1000,
     preprocessing,
-    label_sets=chosen,
+    Judging(accepted=chosen),
   )
 
 
-def v2(folder: Path, preprocessing: str = "resize256-crop224") -> EncodedSource:
+def v2(folder: Path, preprocessing: str = USUAL) -> EncodedSource:
   """ImageNet-V2: folders are class indices, which sort as text (0, 1, 10, 100, …) but count as numbers."""
   store = FolderStore(folder)
   files = [file for file in store.names if "/" in file]
@@ -114,29 +148,28 @@ def corrupted(folder: Path, variant: str) -> EncodedSource:
   return by_wnid(folder / corruption / str(severity), f"imagenet-c:{variant}", "crop224")
 
 
-def objectnet(folder: Path, preprocessing: str = "resize256-crop224") -> EncodedSource:
+def objectnet(folder: Path, variant: str = "") -> EncodedSource:
   """ObjectNet's images of the 113 objects it shares with ImageNet, without their red border of 2 pixels.
 
-  The class map is that of its own download (`mappings/`). Some objects stand for several ImageNet classes; the first
-  is the label, all are in `label_sets`.
+  The class map is that of its own download (`mappings/`). Some objects stand for several ImageNet classes, each of
+  which is right; a classifier chooses among the objects. `variant` "1000" has the objects of one class alone, judged
+  among all 1,000 classes: OODRobustBench's 104 (arXiv:2310.12793, appendix B.1).
   """
   labels = _mapping(folder / "mappings" / "folder_to_objectnet_label.json")
   classes = _objectnet_classes(folder / "mappings")
+  if variant == ALL:
+    classes = {label: choice for label, choice in classes.items() if len(choice) == 1}
   store = _Borderless(folder / "images")
   object_of = lambda file: str(labels.get(file.split("/")[0]))
   chosen = [(file, classes[object_of(file)]) for file in store.names if object_of(file) in classes]
-  return EncodedSource(
-    "objectnet",
-    store,
-    [file for file, _ in chosen],
-    np.array([sets[0] for _, sets in chosen], np.int32),
-    1000,
-    preprocessing,
-    label_sets=[sets for _, sets in chosen],
-  )
+  files, first = [file for file, _ in chosen], [choice[0] for _, choice in chosen]
+  source = _judged(_source("objectnet", store, files, first, USUAL), variant)
+  if variant == ALL:
+    return source
+  return dataclasses.replace(source, judging=Judging(tuple(sorted({choice for _, choice in chosen}))))
 
 
-def viewpoints(folder: Path, preprocessing: str = "resize256-crop224") -> EncodedSource:
+def viewpoints(folder: Path, variant: str = "") -> EncodedSource:
   """ImageNet-V (arXiv:2210.03895): folders are names of objects, some numbered; `imagenet_v_classes.txt` maps them."""
   names = dict(line.split()[::-1] for line in WNIDS_FILE.with_name("imagenet_v_classes.txt").read_text().splitlines())
   store = FolderStore(folder)
@@ -147,7 +180,7 @@ def viewpoints(folder: Path, preprocessing: str = "resize256-crop224") -> Encode
     if name not in names:
       raise InputError(f"{folder} has a folder {name!r} that is no class of ImageNet-V")
     labels.append(class_index(names[name]))
-  return _source("imagenet-v", store, files, labels, preprocessing)
+  return _judged(_source("imagenet-v", store, files, labels, USUAL), variant)
 
 
 def split_variant(name: str, variant: str) -> tuple[str, int]:

@@ -16,6 +16,8 @@ import numpy as np
 
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.validation import check_labels, check_range, check_shape
+from jaxrobust.data.judging import USUALLY, Judging, judging_of
+from jaxrobust.data.order import balanced_order, is_sorted
 
 _CHUNK_BYTES = 1 << 24
 
@@ -50,6 +52,10 @@ class SourceView:
   @property
   def num_classes(self) -> int:
     return self.source.num_classes
+
+  @property
+  def judging(self) -> Judging:
+    return judging_of(self.source)
 
   def __len__(self) -> int:
     return len(self.source)
@@ -97,6 +103,15 @@ def holds_bytes(data: DataSource) -> bool:
   return getattr(data, "in_bytes", False)
 
 
+def whole_pictures(data: DataSource) -> bool:
+  """Whether the source reads files of any size, so that random crops can be taken from whole pictures."""
+  while hasattr(data, "source"):
+    if not hasattr(data, "crops"):
+      return False
+    data = data.source
+  return hasattr(data, "crops") and data.preprocessing.startswith("resize")
+
+
 def raw(data: DataSource, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
   """Returns images as they are stored: bytes are sent to the devices as bytes, a quarter of their floats."""
   return data.raw(ids) if holds_bytes(data) else data.take(ids)  # type: ignore[attr-defined]
@@ -112,6 +127,7 @@ class ArraySource:
   Attributes:
     images: (N, H, W, C), uint8 (0 … 255) or float32 (0 … 1).
     labels: (N,) whole numbers below `num_classes`; kept as int32.
+    judging: among which classes answers are judged, and which are right.
 
   Example:
     >>> source = ArraySource("two", np.full((2, 4, 4, 3), 255, np.uint8), np.array([0, 1]), 2)
@@ -125,6 +141,7 @@ class ArraySource:
   labels: np.ndarray
   num_classes: int
   class_names: tuple[str, ...] | None = None
+  judging: Judging = USUALLY
 
   def __post_init__(self) -> None:
     if self.images.dtype not in (np.uint8, np.float32):
@@ -167,11 +184,18 @@ class ArraySource:
     digest.update(self.labels.astype("<i4").tobytes())
     return digest.hexdigest()[:16]
 
+  @functools.cached_property
+  def order(self) -> np.ndarray | None:
+    """The order that subsets are taken in, where examples lie class by class; None where they are mixed."""
+    return balanced_order(self.labels, [str(i) for i in range(len(self))]) if is_sorted(self.labels) else None
+
   def subset(self, n: int) -> ArraySource:
-    """The first n examples, without copying them."""
+    """The first n examples, without copying them; those of a set that is sorted by class in `order`."""
     if not 1 <= n <= len(self):
       raise InputError(f"{self.name} has {len(self)} examples; cannot take the first {n}")
-    return dataclasses.replace(self, images=self.images[:n], labels=self.labels[:n])
+    ids = slice(n) if self.order is None else self.order[:n]
+    chosen = self.judging.select(np.arange(len(self))[ids])
+    return dataclasses.replace(self, images=self.images[ids], labels=self.labels[ids], judging=chosen)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,9 +209,12 @@ class Dataset:
     folder: below the folder of all data sets; empty if the set is embedded.
     get: what to put into that folder.
     md5: hashes of some of its files, as published.
-    preprocessing: from file to array, a name of `preprocessing.PREPROCESSINGS`.
+    preprocessing: from file to array, a name that `preprocessing.make_preprocessing` reads.
     class_map: where class numbers come from.
     variants: whether a name goes on with `:variant`.
+    judged: how answers are judged, where it is not by one right class among all; `:1000` then asks for that.
+    id_list: a list of its files in a published order (`image_ids/NAME_image_ids.txt` of OODRobustBench), which subsets
+      follow where it lies beside the data sets.
   """
 
   load: Callable[..., DataSource]
@@ -202,3 +229,5 @@ class Dataset:
   preprocessing: str = "none"
   class_map: str = ""
   variants: bool = False
+  judged: str = ""
+  id_list: str = ""

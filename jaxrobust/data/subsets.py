@@ -1,17 +1,21 @@
 """Pinned subsets: the same examples for everybody, by a rule that needs no list on disk and no random generator.
 
-The order of a set's ids is that of the SHA-256 of "name/id"; a subset of n is its first n. Asking for more than there
-are is an error, never a shorter set.
+Sources in no particular order: ids by the SHA-256 of "name/id". Those that say an `order` of theirs, because they lie
+class by class: that one (`order.balanced_order`). A subset of n is the first n of it. Asking for more than there are
+is an error, never a shorter set.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from jaxrobust.core.errors import InputError
+from jaxrobust.data.crops import Crop
+from jaxrobust.data.judging import Judging, judging_of
 from jaxrobust.data.source import (
   DataSource,
   SequenceSource,
@@ -57,9 +61,17 @@ class PinnedSource(SourceView):
   def in_bytes(self) -> bool:
     return holds_bytes(self.source)
 
+  @functools.cached_property
+  def judging(self) -> Judging:
+    return judging_of(self.source).select(self.ids)
+
   def raw(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns the same as they are stored."""
     return raw(self.source, self.ids[check_ids(self, ids)])
+
+  def crops(self, ids: np.ndarray, crop: Crop, seed: int, step: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns random crops of whole pictures, where the source has some (`whole_pictures`)."""
+    return self.source.crops(self.ids[check_ids(self, ids)], crop, seed, step)  # type: ignore[attr-defined]
 
   def fingerprint(self) -> str:
     """Identifies the whole set and the ids chosen."""
@@ -92,4 +104,9 @@ class PinnedSequences(PinnedSource):
 def pinned(source: DataSource, n: int) -> PinnedSource:
   """A pinned subset of n examples. Variants of one set (`cifar10-c:fog-3`) share the ids, so that they pair up."""
   kind = PinnedSequences if isinstance(source, SequenceSource) else PinnedSource
-  return kind(source, pinned_ids(source.name.split(":")[0], len(source), n))
+  order = getattr(source, "order", None)
+  if order is None:
+    return kind(source, pinned_ids(source.name.split(":")[0], len(source), n))
+  if not 1 <= n <= len(source):
+    raise InputError(f"{source.name} has {len(source)} examples; cannot take {n} of them")
+  return kind(source, order[:n])

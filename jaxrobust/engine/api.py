@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from jaxrobust.attacks.cascade_budget import CascadeBudget
 from jaxrobust.attacks.losses import check_loss
 from jaxrobust.attacks.schedule import Cascade, Schedule, as_schedule, is_schedule, loss_name
 from jaxrobust.core.budget import Budget
@@ -86,7 +87,7 @@ def search_eps(schedule: Schedule, eps: float | None) -> float:
 
 def fit_schedule(schedule: Schedule, num_classes: int, targeted: bool) -> Schedule:
   """The schedule as this classifier can have it; refuses losses that are undefined, before anything compiles."""
-  if isinstance(schedule, Cascade):
+  if isinstance(schedule, Cascade | CascadeBudget):
     schedule = schedule.adapted(num_classes)
   if targeted and any(stage.rank is not None for stage in schedule.stages):
     raise InputError("this cascade chooses its own targets; it cannot be given any")

@@ -12,6 +12,7 @@ from jaxrobust.engine.table import Verdicts
 from jaxrobust.engine.verdicts import VerdictArrays
 from jaxrobust.evaluation.gallery import Gallery
 from jaxrobust.evaluation.job import Arrays, Job, ShareSource
+from jaxrobust.evaluation.judged import judged
 from jaxrobust.evaluation.verdicts import cell_arrays
 
 
@@ -59,9 +60,10 @@ class AttackRun:
     """Saves the images that were kept beside the cell, and returns the cell's arrays."""
     rows, entry = self.gallery.positions, self.job.entry
     if len(rows):
-      about = {name: self.verdicts[name][rows] for name in ("label", "prediction")}
+      about = {name: self.job.judging.class_of(self.verdicts[name][rows]) for name in ("label", "prediction")}
       self.gallery.save(path, self.job.data.take(positions[rows])[0], **about, index=positions[rows])
-    return [cell_arrays(self.verdicts, entry.schedule.minimal, [budget.text for budget in entry.strengths])]
+    arrays = cell_arrays(self.verdicts, entry.schedule.minimal, [budget.text for budget in entry.strengths])
+    return [judged(self.job.judging, arrays, positions)]
 
 
 def start_pool(job: Job, shape: tuple[int, int, int]) -> ShareSource:

@@ -8,7 +8,7 @@ protocols have different names and never share one.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import jax
 import numpy as np
@@ -50,13 +50,14 @@ def parse_condition(text: str, image_size: int) -> Noise | None:
 
 @dataclass(frozen=True)
 class LowPass:
-  """A low-pass filter as a noise without randomness."""
+  """A low-pass filter as a noise without randomness; `cutoff` is the highest frequency, where it was asked for so."""
 
   bandwidth: int
+  cutoff: int | None = field(default=None, repr=False)  # The same images have the same fingerprint.
 
   @property
   def id(self) -> str:
-    return f"lowpass-{self.bandwidth}"
+    return f"lowpass-{self.bandwidth}" if self.cutoff is None else f"cutoff-{self.cutoff}"
 
   def batch(self, images: np.ndarray, seed: int, ids: np.ndarray, rows: int | None = None) -> np.ndarray:
     """Returns filtered images; one program for all bandwidths."""
@@ -100,8 +101,9 @@ class NoisySource(SourceView):
 def under(source: DataSource, condition: str, seed: int = 0) -> DataSource:
   """Returns a source under a condition by name; `none` leaves it alone.
 
-  `fog-3` is a corruption, `lowpass-8` a low-pass filter, `sequence-tilt` a perturbation sequence and
-  `system-pil-opencv-cubic` another decoder and resize of encoded files.
+  `fog-3` is a corruption, `lowpass-8` a low-pass filter of that bandwidth, `cutoff-8` one that keeps all frequencies
+  of at most 8 cycles per image in either axis, `sequence-tilt` a perturbation sequence and `system-pil-opencv-cubic`
+  another decoder and resize of encoded files.
   """
   if condition == "none":
     return source
@@ -109,8 +111,8 @@ def under(source: DataSource, condition: str, seed: int = 0) -> DataSource:
     raise InputError(f"{source.name} holds perturbation sequences already; it has no condition {condition!r}")
   side = min(source.take(np.zeros(1, int))[0].shape[1:3])
   kind, _, rest = condition.partition("-")
-  if kind == "lowpass":
-    return NoisySource(source, _low_pass(rest, side), seed)
+  if kind in ("lowpass", "cutoff"):
+    return NoisySource(source, _low_pass(kind, rest, side), seed)
   if kind == "sequence":
     return sequence_source(source, rest, side, seed)
   if kind == "system":
@@ -120,10 +122,12 @@ def under(source: DataSource, condition: str, seed: int = 0) -> DataSource:
   return NoisySource(source, noise, seed)
 
 
-def _low_pass(text: str, side: int) -> LowPass:
-  if not text.isdigit() or not 1 <= int(text) <= side:
-    raise InputError(f"a low-pass filter is written lowpass-8, with a bandwidth of 1 to {side}, not {text!r}")
-  return LowPass(int(text))
+def _low_pass(kind: str, text: str, side: int) -> LowPass:
+  what, most = ("a bandwidth", side) if kind == "lowpass" else ("a frequency", side // 2)
+  if not text.isdigit() or not 1 <= int(text) <= most:
+    raise InputError(f"a low-pass filter is written {kind}-8, with {what} of 1 to {most}, not {text!r}")
+  # A window of the image's side keeps all frequencies, also those of even sides that have no mirror image.
+  return LowPass(int(text)) if kind == "lowpass" else LowPass(min(2 * int(text) + 1, side), int(text))
 
 
 def _decoder_and_resize(condition: str, rest: str) -> tuple[str, str]:

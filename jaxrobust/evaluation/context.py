@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from jaxrobust.core.classifier import Classifier
+from jaxrobust.core.classifier import Classifier, choosing
+from jaxrobust.data.judging import Judging
 from jaxrobust.data.source import ArraySource, DataSource, SourceView
 from jaxrobust.engine.example import CleanLogits
 from jaxrobust.models.zoo import fingerprint
@@ -83,6 +84,10 @@ class ModelContext:
   @cached_property
   def fingerprint(self) -> str:
     return fingerprint(self.classifier)
+
+  def choosing(self, judging: Judging) -> Classifier:
+    """Returns the classifier as it chooses among what answers are judged by."""
+    return self.classifier if judging.choices is None else choosing(self.classifier, judging.choices)
 
   def clean(self, data: DataSource, options: str) -> CleanLogits | None:
     """Returns the clean logits that jobs on this data share, if several do; `options` is all else that decides them."""

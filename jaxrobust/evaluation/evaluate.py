@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from jaxrobust.core.budget import Budget
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.validation import check_images
@@ -19,6 +19,7 @@ from jaxrobust.engine.api import check_classifier
 from jaxrobust.engine.options import EngineOptions
 from jaxrobust.evaluation.context import ModelContext
 from jaxrobust.evaluation.job import RunOptions
+from jaxrobust.evaluation.preprocess import model_preprocessing, preprocessing_for, side_of
 from jaxrobust.evaluation.provenance import about_model
 from jaxrobust.evaluation.suite_jobs import SuiteJobs, find_jobs, measure_forward
 from jaxrobust.evaluation.suites.entry import SuiteEntry
@@ -28,10 +29,12 @@ from jaxrobust.models.zoo import load_classifier
 from jaxrobust.results import check_writable
 
 
-def as_source(data: str | DataSource | tuple[np.ndarray, np.ndarray], num_classes: int) -> DataSource:
+def as_source(
+  data: str | DataSource | tuple[np.ndarray, np.ndarray], num_classes: int, preprocess: str = ""
+) -> DataSource:
   """Returns a data set by name, a source, or plain arrays (images, labels)."""
   if isinstance(data, str):
-    return load_data(data)
+    return load_data(data, preprocess=preprocess)
   if isinstance(data, tuple) and len(data) == 2:
     images, labels = data
     check_images(images, labels, num_classes)
@@ -46,8 +49,8 @@ def evaluate(
   data: str | DataSource | tuple[np.ndarray, np.ndarray],
   suite: str | Sequence[SuiteEntry] = "basic",
   *,
-  norm: str = "linf",
-  eps: str | float = "8/255",
+  norm: str | None = None,
+  eps: str | float | None = None,
   n: int | None = None,
   seed: int = 0,
   condition: str = "none",
@@ -56,6 +59,8 @@ def evaluate(
   batch_size: int | None = None,
   options: RunOptions | None = None,
   only: str | None = None,
+  preprocess: str | None = None,
+  partial: bool = False,
   announce: Callable[[str], None] | None = None,
   command: Callable[[str], str] | None = None,
 ) -> Report:
@@ -65,8 +70,8 @@ def evaluate(
     classifier: a `Classifier`, or the folder of a saved one.
     data: a registered name, `npz:PATH`, a data source, or (images, labels).
     suite: a suite's name, with options after commas (`oodrb,small`), or entries of your own.
-    norm, eps: the threat model of a named suite.
-    n: the first n examples of each data set; all by default.
+    norm, eps: the threat model, of suites that do not fix it; linf and the usual budget by default.
+    n: this many examples of each data set, in its pinned order; by default what the suite says, or all.
     seed: of all randomness.
     condition: natural noise put on the images before anything else, as `gaussian_noise-3`; none by default.
     name: of the model in cells and tables; the folder's name by default.
@@ -74,6 +79,8 @@ def evaluate(
     batch_size: examples worked on at once.
     options: everything else about the run; excludes batch_size and seed.
     only: of the suite's cells those whose `data/condition/attack@eps` matches this shell pattern.
+    preprocess: how pictures become arrays (`resize256-crop224`); by default the suite's way, or else the network's own.
+    partial: whether metrics may be built on others that are not whole.
     announce: told in lines what will run, what it will cost at the most, and which data is missing.
     command: of a cell, as `only` names it, the command line that computes it again, for its provenance.
 
@@ -86,24 +93,29 @@ def evaluate(
     {'clean': 1.0, 'linf-fgsm@8/255': 0.0, 'linf-pgd-20@8/255': 0.0}
   """
   about: dict[str, Any] = {}
+  own = ""
   if not isinstance(classifier, Classifier | str | Path):
     check_classifier(classifier)
   if not isinstance(classifier, Classifier):
     folder, name = classifier, name or Path(classifier).name
     classifier = load_classifier(folder)
-    about = about_model(folder, classifier)
-  source = as_source(data, classifier.num_classes)
-  setting = Setting(data if isinstance(data, str) else source.name, norm, Budget.parse(eps), condition)
+    about, own = about_model(folder, classifier), model_preprocessing(folder)
+  name_of_data = data if isinstance(data, str) else data.name if hasattr(data, "name") else "arrays"
+  setting = Setting.of(name_of_data, norm, eps, condition=condition, side=side_of(classifier))
   wanted = make_suite(suite, setting) if isinstance(suite, str) else attack_set(setting, suite)
   wanted = wanted if only is None else wanted.only(only)
+  seen = preprocess or wanted.preprocess or own or preprocessing_for(classifier)
+  source = as_source(data, classifier.num_classes, seen)
   if options is None:
     options = RunOptions(engine=EngineOptions.for_platform(batch_size), seed=seed)
   context = ModelContext(classifier, about, command)
   if out is None:
     with tempfile.TemporaryDirectory() as folder:
-      return _run(find_jobs(wanted, context, name or "model", source, n, folder, options), name, options, announce)
+      jobs = find_jobs(wanted, context, name or "model", source, n, folder, options, seen)
+      return replace(_run(jobs, name, options, announce), partial=partial)
   check_writable(out)
-  return _run(find_jobs(wanted, context, name or "model", source, n, out, options), name, options, announce)
+  jobs = find_jobs(wanted, context, name or "model", source, n, out, options, seen)
+  return replace(_run(jobs, name, options, announce), partial=partial)
 
 
 def _run(jobs: SuiteJobs, name: str | None, options: RunOptions, announce: Callable[[str], None] | None) -> Report:

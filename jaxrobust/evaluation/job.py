@@ -11,6 +11,7 @@ import numpy as np
 
 from jaxrobust.core.classifier import Classifier, check_logits
 from jaxrobust.core.keys import check_seed
+from jaxrobust.data.judging import Judging, judging_of
 from jaxrobust.data.source import DataSource, raw
 from jaxrobust.engine.example import Examples
 from jaxrobust.engine.options import EngineOptions, check_precision, check_samples
@@ -74,9 +75,12 @@ class ShareSource:
   def take(self, positions: np.ndarray) -> Examples:
     ids = self.positions[positions]
     images, labels = raw(self.data, ids)
+    judging = judging_of(self.data)
+    labels = judging.choice_of(labels)
     if self.target_seed is None:
       return Examples(ids, images, labels, np.full(len(ids), -1))
-    return Examples(ids, images, labels, random_targets(self.target_seed, ids, labels, self.data.num_classes))
+    classes = self.data.num_classes if judging.choices is None else len(judging.choices)
+    return Examples(ids, images, labels, random_targets(self.target_seed, ids, labels, classes))
 
 
 class JobRun(Protocol):
@@ -137,8 +141,13 @@ class Job:
   part: Part | None = None
 
   @property
+  def judging(self) -> Judging:
+    return judging_of(self.data)
+
+  @property
   def classifier(self) -> Classifier:
-    return self.context.classifier
+    """Returns what is asked: the classifier as it chooses among what the data is judged by."""
+    return self.context.choosing(self.judging)
 
   @property
   def title(self) -> str:
@@ -157,7 +166,9 @@ class Job:
 
   @property
   def classes(self) -> int:
-    """Returns how many columns its confidence matrices have; 0 for none."""
+    """Returns how many columns its confidence matrices have; 0 for none, as where only some classes are asked for."""
+    if self.judging.choices is not None:
+      return 0
     classes = self.classifier.num_classes
     return classes if self.entry.matrices or classes <= ALWAYS_CLASSES else 0
 

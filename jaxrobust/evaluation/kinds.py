@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxrobust.core.errors import InputError
+from jaxrobust.data.judging import judging_of
 from jaxrobust.data.source import DataSource, SequenceSource
 from jaxrobust.engine.api import fit_schedule
 from jaxrobust.engine.scheduler import SAMPLES
@@ -36,13 +37,16 @@ def make_job(
 ) -> Job:  # fmt: skip
   """Returns the job of an entry, with the configuration that decides its verdicts."""
   kind = SEQUENCE if isinstance(data, SequenceSource) else ATTACK
-  classifier = context.classifier
   if not kind.attacks and entry.attack != "none":
     raise InputError(f"{data.name} under {condition_of(data)} is sequences, which are not attacked: use --suite clean")
   if entry.first is not None and entry.first < len(data):
     data = data.subset(entry.first)
-  _check_classes(data, classifier.num_classes)
-  if entry.targeted and kind.attacks:
+  _check_classes(data, context.classifier.num_classes)
+  judging = judging_of(data)
+  classifier = context.choosing(judging)
+  if entry.schedule.stages and (judging.accepted is not None or judging.outliers):
+    raise InputError(f"{data.name} is judged by {judging.text}: it has a clean accuracy or confidence, but no attacks")
+  if entry.targeted and kind.attacks and judging.choices is None:
     data = among(data, classifier.num_classes)
   fitted = replace(entry, schedule=fit_schedule(entry.schedule, classifier.num_classes, entry.targeted))
   cell = Cell(
@@ -64,6 +68,8 @@ def make_job(
   }
   if entry.targeted:
     config["targets"] = "random"
+  if judging.text:
+    config["judging"] = judging.text
   return Job(kind, context, data, fitted, cell, config, Path(root), options, fitted != entry, part)
 
 

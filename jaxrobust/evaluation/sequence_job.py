@@ -12,12 +12,14 @@ from typing import cast
 import numpy as np
 
 from jaxrobust.attacks.schedule import CleanPass
+from jaxrobust.data.judging import judging_of
 from jaxrobust.data.source import SequenceSource
 from jaxrobust.engine.example import Examples
 from jaxrobust.engine.scheduler import Engine
 from jaxrobust.engine.table import Verdicts
 from jaxrobust.engine.verdicts import VerdictArrays
 from jaxrobust.evaluation.job import Arrays, Job
+from jaxrobust.evaluation.judged import judged
 from jaxrobust.evaluation.metrics.flips import flips_per_sequence
 from jaxrobust.evaluation.verdicts import cell_arrays
 
@@ -26,7 +28,7 @@ class SequenceRun:
   """Sends every frame of the sequences at some positions through the classifier; a row of the cell is a sequence."""
 
   def __init__(self, job: Job, positions: np.ndarray):
-    options, data = job.options, cast(SequenceSource, job.data)
+    options, data, self.judging = job.options, cast(SequenceSource, job.data), job.judging
     self.name, self.frames = data.perturbation, FrameSource(data, positions, job.image_shape())
     self.predictions = np.zeros((len(positions), self.frames.count), np.int32)
     self.engine = Engine(
@@ -64,7 +66,8 @@ class SequenceRun:
     verdicts["clean_prediction"][:] = verdicts["prediction"][:] = self.predictions[:, 0]
     verdicts["correct"][:], verdicts["robust"][:] = right[:, 0], right.all(1)
     verdicts["nan"][:] = (self.predictions < 0).any(1)
-    return [cell_arrays(verdicts, minimal=False) | {"flips": flips_per_sequence(self.name, self.predictions)}]
+    arrays = cell_arrays(verdicts, minimal=False) | {"flips": flips_per_sequence(self.name, self.predictions)}
+    return [judged(self.judging, arrays, positions)]
 
 
 class FrameSource:
@@ -86,7 +89,8 @@ class FrameSource:
     new = [owner for owner in needed if owner not in self._kept]
     kept = {owner: self._kept[owner] for owner in needed if owner in self._kept}
     if new:
-      made, self.labels[new] = self.data.frames(self.positions[new])
+      made, labels = self.data.frames(self.positions[new])
+      self.labels[new] = judging_of(self.data).choice_of(labels)
       kept |= zip(new, made, strict=True)
     self._kept = kept
     images = np.stack([kept[owner][frame] for owner, frame in zip(owners.tolist(), frames.tolist(), strict=True)])

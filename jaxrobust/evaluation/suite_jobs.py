@@ -111,29 +111,43 @@ def _cells(count: int) -> str:
 
 def find_jobs(
   suite: Suite, context: ModelContext, model: str, source: DataSource, n: int | None, out: str | Path,
-  options: RunOptions,
+  options: RunOptions, preprocess: str = "",
 ) -> SuiteJobs:  # fmt: skip
   """Finds the data of a suite and makes its jobs.
 
   Args:
+    suite: what is asked.
+    context: of the classifier.
+    model: its name.
     source: the classifier's own data set; others are looked up by name.
-    n: the first n examples of each set, all of those that have fewer.
+    n: this many examples of each set, all of those that have fewer; by default what the suite or the name of the data
+      set says.
+    out: the results folder.
+    options: of the run.
+    preprocess: how pictures become arrays.
   """
-  known: dict[str, DataSource | str] = {suite.setting.data: source if n is None else source.subset(n)}
-  conditions: dict[tuple[str, str], DataSource] = {}
+  if n is not None and n > len(source):
+    source.subset(n)  # Says how many there are.
+  known: dict[str, DataSource | str] = {suite.setting.data: source}
+  cut: dict[tuple[str, int | None], DataSource] = {}
+  conditions: dict[tuple[str, str, int | None], DataSource] = {}
   jobs: list[Job] = []
   missing: dict[str, str] = {}
   for part in suite.parts:
     if part.data not in known:
-      known[part.data] = _look_up(part.data, n, context.classifier.num_classes)
+      known[part.data] = _look_up(part.data, context.classifier.num_classes, preprocess)
     found = known[part.data]
     if isinstance(found, str):
       missing[part.data.partition(":")[0]] = found
       continue
-    place = part.data, part.condition
+    most = suite.setting.subset if n is None and part.data != suite.setting.data else n
+    most = part.n if most is None else most
+    if (part.data, most) not in cut:
+      cut[part.data, most] = found if most is None or most >= len(found) else found.subset(most)
+    place = part.data, part.condition, most
     try:
       if place not in conditions:
-        conditions[place] = under(found, part.condition, options.seed)
+        conditions[place] = under(cut[part.data, most], part.condition, options.seed)
     except InputError as error:
       if len(suite.parts) == 1:
         raise
@@ -151,17 +165,17 @@ def _place(part: Part) -> str:
   return part.data if part.condition == "none" else f"{part.data} under {part.condition}"
 
 
-def _look_up(name: str, n: int | None, classes: int) -> DataSource | str:
+def _look_up(name: str, classes: int, preprocess: str) -> DataSource | str:
   """Returns a data set by name, or the reason why not."""
   try:
-    source = load_data(name)
+    source = load_data(name, preprocess=preprocess)
   except JaxrobustError as error:
     entry = DATASETS.get(name.partition(":")[0])
     reason = str(error)
     return reason if entry is None or entry.source in reason else f"{reason}; get it from {entry.source}: {entry.get}"
   if source.num_classes != classes:
     return f"it has {source.num_classes} classes, the classifier {classes}"
-  return source if n is None else source.subset(min(n, len(source)))
+  return source
 
 
 def measure_forward(job: Job) -> float:

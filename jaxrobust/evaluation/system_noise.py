@@ -1,16 +1,25 @@
-"""Encoded data sets under system noise, and the grid of all decoders and resizes."""
+"""Encoded data sets under system noise, and the grid of all decoders and resizes.
+
+The arrays of ImageNet-S itself are read where they lie below the folder of all data sets, as its generator stores them:
+`imagenet-s/DECODER/RESIZE/FILE.npy`, 224 pixels already. Otherwise files are decoded and resized here.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import os
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
-from jaxrobust.core.errors import InputError
+from jaxrobust.core.errors import CorruptFileError, InputError, first_line
+from jaxrobust.data.catalogue import data_root
 from jaxrobust.data.encoded import EncodedSource
 from jaxrobust.data.source import DataSource, SourceView, as_floats
 from jaxrobust.noises.system import DECODERS, RESIZES, available, read_image
+
+STORED = "imagenet-s"
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,11 +51,61 @@ class SystemSource(SourceView):
     return replace(self, source=self.source.subset(n))
 
 
-def system_source(source: DataSource, decoder: str, resize: str, size: int) -> SystemSource:
-  """Returns a source under a decoder and a resize, if it is one of encoded files and both are installed."""
+@dataclass(frozen=True, eq=False)
+class StoredSystemSource(SourceView):
+  """ImageNet's files as the arrays that ImageNet-S stores of one decoder and resize."""
+
+  source: EncodedSource
+  decoder: str
+  resize: str
+  folder: Path
+
+  @property
+  def condition(self) -> str:
+    return f"system-{self.decoder}-{self.resize}"
+
+  def take(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the examples with these ids, as they are stored."""
+    images = np.stack([self._read(self.source.files[int(i)]) for i in ids])
+    return images.astype(np.float32) / np.float32(255), self.source.labels[np.asarray(ids)]
+
+  def _read(self, file: str) -> np.ndarray:
+    path = self.folder / f"{file.rpartition('/')[2]}.npy"
+    try:
+      image = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+      raise CorruptFileError(f"{path} cannot be read: {first_line(error)}") from None
+    if image.ndim == 3 and image.shape[0] == 3 != image.shape[2]:
+      image = image.transpose(1, 2, 0)
+    if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3:
+      raise CorruptFileError(f"{path} is {image.dtype} of shape {image.shape}; expected uint8 (H, W, 3) or (3, H, W)")
+    return image
+
+  def fingerprint(self) -> str:
+    """Identifies the files and that stored arrays stand for them."""
+    return hashlib.sha256(f"{self.source.fingerprint()} {self.condition} stored".encode()).hexdigest()[:16]
+
+  def subset(self, n: int) -> StoredSystemSource:
+    """Returns n examples, in the order of the files."""
+    return replace(self, source=self.source.subset(n))
+
+
+def _stored(source: EncodedSource, decoder: str, resize: str) -> Path | None:
+  """Returns the folder of ImageNet-S's arrays, where they are there."""
+  if source.name != "imagenet" or not os.environ.get("JAXROBUST_DATASETS"):
+    return None
+  folder = data_root() / STORED / decoder / resize
+  return folder if folder.is_dir() else None
+
+
+def system_source(source: DataSource, decoder: str, resize: str, size: int) -> SystemSource | StoredSystemSource:
+  """Returns a source under a decoder and a resize: stored arrays, or encoded files where both are installed."""
   if not isinstance(source, EncodedSource):
     raise InputError(f"{source.name} holds no encoded files, so it has no system noise")
   _ = DECODERS[decoder], RESIZES[resize]  # Unknown names are refused with the nearest ones.
+  folder = _stored(source, decoder, resize)
+  if folder is not None:
+    return StoredSystemSource(source, decoder, resize, folder)
   decoders, resizes = available()
   for name, there in ((decoder, decoders), (resize, resizes)):
     if name not in there:

@@ -37,6 +37,7 @@ from jaxrobust.engine.verdicts import VerdictArrays
 from jaxrobust.evaluation.attack_job import start_pool
 from jaxrobust.evaluation.context import ModelContext
 from jaxrobust.evaluation.job import Arrays, Job, RunOptions, ShareSource
+from jaxrobust.evaluation.judged import judged
 from jaxrobust.evaluation.kinds import make_job
 from jaxrobust.evaluation.runner import find_stored, run_together
 from jaxrobust.evaluation.suites.entry import SuiteEntry
@@ -163,7 +164,8 @@ class TransferRun:
     self.victims = list({job.cell.model: job.classifier for job in jobs}.values())
     names = list(dict.fromkeys(job.cell.model for job in jobs))
     self.number_of = [names.index(job.cell.model) for job in jobs]
-    for classifier in (source.classifier, *self.victims):
+    attacked = source.choosing(jobs[0].judging)
+    for classifier in (attacked, *self.victims):
       check_logits(classifier, shape)
     self.stops = spec.shown
     self.verdicts = [VerdictArrays(len(positions), _value(job), classes=job.classes) for job in jobs]
@@ -174,7 +176,7 @@ class TransferRun:
     if spec.universal:
       self.fitted, spec = _fitted(source, spec, jobs[0])
     self.engine = Engine(
-      source.classifier,
+      attacked,
       spec.schedule,
       ShareSource(source.keep(jobs[0].data), positions, shape, options.seed if targeted else None),
       eps=_value(jobs[0]),
@@ -239,10 +241,11 @@ class TransferRun:
   def finish(self, path: Path, positions: np.ndarray) -> list[Arrays]:
     """Returns the arrays of each job's cell; leaves nothing beside them."""
     del path
-    return [
+    found = (
       cell_arrays(verdicts, minimal=False) | self._more(number, verdicts, positions)
       for number, verdicts in enumerate(self.verdicts)
-    ]
+    )
+    return [judged(self.jobs[0].judging, arrays, positions) for arrays in found]
 
   def _more(self, number: int, verdicts: VerdictArrays, positions: np.ndarray) -> Arrays:
     """Returns what cells of some attacks have beside the usual arrays."""

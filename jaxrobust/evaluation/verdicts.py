@@ -74,7 +74,6 @@ def find_issues(examples: dict[str, np.ndarray], access: Sequence[str] = ()) -> 
     access: what the attack of each stage sees: `gradient`, `score` or `decision`.
   """
   count = len(examples["correct"])
-  attacked = max(int((examples["queries"] > 0).sum()), 1)
   tests = (
     ("nan", examples["nan"], 0.0, "logits or gradients were not finite; these examples do not count as robust"),
     (
@@ -85,7 +84,7 @@ def find_issues(examples: dict[str, np.ndarray], access: Sequence[str] = ()) -> 
     ),
     (
       "zero-gradient",
-      examples["flat"] > 0,
+      _flat(examples),
       0.0,
       "the input gradient was exactly zero somewhere; suspect gradient masking",
     ),
@@ -103,7 +102,16 @@ def find_issues(examples: dict[str, np.ndarray], access: Sequence[str] = ()) -> 
     ),
   )
   found = [(kind, int(flags.sum()), text) for kind, flags, limit, text in tests if flags.sum() > limit]
-  return [{"kind": kind, "examples": n, "fraction": n / attacked, "text": text} for kind, n, text in found]
+  return [{"kind": kind, "examples": n, "fraction": n / count, "text": text} for kind, n, text in found]
+
+
+def _flat(examples: dict[str, np.ndarray]) -> np.ndarray:
+  """Returns where a gradient of zero is a sign of something: where the attack found nothing.
+
+  The hinge of C&W and the margin of other minimal attacks are flat by design behind the boundary, which says nothing.
+  """
+  stands = np.isinf(examples["distance"]) if "distance" in examples else np.ones(len(examples["flat"]), bool)
+  return (examples["flat"] > 0) & stands
 
 
 def _blind_stages(examples: dict[str, np.ndarray], access: Sequence[str]) -> list[int]:

@@ -1,7 +1,8 @@
 """Low-pass filtering, to ask which frequencies a classifier lives on (ARES-Bench, arXiv:2302.14301, Eq. 4).
 
 x_b = IDFT(mask_b · DFT(x)), where the mask keeps the centered square of frequencies of side b: bandwidth 1 keeps the
-mean alone, the image's side keeps everything.
+mean alone, the image's side keeps everything. A cutoff r, in cycles per image, keeps the frequencies -r … r of either
+axis: the bandwidth 2 r + 1, and everything where that is more than the side.
 """
 
 from __future__ import annotations

@@ -75,7 +75,8 @@ def make_boards(rows: Sequence[CellRow]) -> list[Board]:
   """Returns all boards of a folder, data sets with most models first, budgets rising."""
   groups: dict[str, dict[str, list[CellRow]]] = {}
   for row in rows:
-    groups.setdefault(row.cell.data, {}).setdefault(row.cell.model, []).append(row)
+    if "outliers" not in row.judged:  # Images of no class have no accuracy.
+      groups.setdefault(row.cell.data, {}).setdefault(row.cell.model, []).append(row)
   boards: list[Board] = []
   for data, models in sorted(groups.items(), key=lambda group: (-len(group[1]), group[0])):
     threats = _threats([row for group in models.values() for row in group])

@@ -34,6 +34,7 @@ class CellRow:
     strength: accuracy after a number of attack steps.
     threat: the name of what perturbations were measured by; None where there is no attack, or where nobody says.
     unit: what its distances are in; None where a number is all.
+    judged: what its configuration says of how answers are judged; empty for one right class among all.
   """
 
   cell: Cell
@@ -48,6 +49,7 @@ class CellRow:
   findings: tuple[str, ...] = ()
   threat: str | None = None
   unit: str | None = None
+  judged: str = ""
 
   @property
   def norm(self) -> str | None:
@@ -144,6 +146,7 @@ def make_cell_row(path: str, result: Result) -> CellRow:
     findings=tuple(_finding(finding) for finding in result.findings),
     threat=threat_name(result.config, cell.attack),
     unit=threat_unit(result.config),
+    judged=str(result.config.get("judging") or ""),
   )
 
 

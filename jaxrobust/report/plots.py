@@ -174,7 +174,6 @@ def _curves(plt: Any, content: tuple[CurveKey, list[tuple[str, list]]]) -> Any:
 
 
 def _heat(plt: Any, title: str, rows: Sequence[str], columns: Sequence[str], values: np.ndarray) -> Any:
-  rows, columns, values = rows[:MOST_ROWS], columns[:MOST_ROWS], values[:MOST_ROWS, :MOST_ROWS]
   figure, axes = plt.subplots(figsize=(2.4 + 0.42 * len(columns), 1.6 + 0.3 * len(rows)))
   axes.imshow(values, vmin=0, vmax=100, cmap="Blues", aspect="auto")
   axes.grid(visible=False)

@@ -19,7 +19,7 @@ SHARDINGS = ("data", "fsdp")
 # Say how a run is logged or checked, not what it makes: a run may be continued with others.
 _FREE = ("save_every", "log_every")
 # Came later: a run without them is the run it was before.
-_LATER = {"extra_data": "", "extra_part": 0.0}
+_LATER = {"extra_data": "", "extra_part": 0.0, "first_rate": 0.0, "last_rate": 0.0}
 
 
 @accepts_old_names
@@ -33,9 +33,10 @@ class TrainConfig:
     init: a classifier folder to start from (fine-tuning); a head of another size is replaced.
     epochs, batch_size: of the whole run, over all devices; a batch may straddle two epochs.
     accumulate: batches whose gradients are averaged into one update.
-    optimizer: "sgd" (Nesterov 0.9) or "adamw"; `learning_rate` and `weight_decay` its own.
+    optimizer: "sgd" (Nesterov 0.9), "momentum" (0.9) or "adamw"; `learning_rate` and `weight_decay` its own.
     schedule: "cosine", "step" (a tenth at 50 % and 75 %), "step-30", "cyclic" (up and down linearly) or "constant".
     warmup_epochs: of the learning rate.
+    first_rate, last_rate: where the warm-up begins, and what the schedule ends with; 0 for nothing.
     clip: the largest global gradient norm; 0 for none.
     techniques: names, in order; `options` hold the parameters of each.
     attack_warmup_epochs: how long the budget of the training attack grows from zero.
@@ -61,6 +62,8 @@ class TrainConfig:
   weight_decay: float = 1e-4
   schedule: str = "cosine"
   warmup_epochs: float = 0.0
+  first_rate: float = 0.0
+  last_rate: float = 0.0
   clip: float = 0.0
   techniques: tuple[str, ...] = ()
   options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -79,6 +82,8 @@ class TrainConfig:
     least = {"epochs": 0, "batch_size": 1, "accumulate": 1, "learning_rate": 0, "weight_decay": 0, "warmup_epochs": 0}
     least |= {
       "clip": 0,
+      "first_rate": 0,
+      "last_rate": 0,
       "extra_part": 0,
       "attack_warmup_epochs": 0,
       "holdout": 0,

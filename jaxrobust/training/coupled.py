@@ -53,7 +53,7 @@ def features_of(classifier: Classifier, images: Array) -> Array:
 
 def _training(variables: Any) -> dict[str, Any]:
   key = jax.random.wrap_key_data(variables["dropout"])
-  return {"train": True, "mutable": ["batch_stats"], "rngs": {"dropout": key, "drop_path": key}}
+  return {"train": True, "mutable": ["batch_stats"], "rngs": dict.fromkeys(("dropout", "drop_path", "noise"), key)}
 
 
 @functools.cache

@@ -78,7 +78,9 @@ def start_from(path: str, module: nn.Module, image_shape: tuple[int, int, int], 
     raise InputError(f"{path} does not fit {type(module).__name__}: {names} have other shapes")
   if other:
     print(f"the head {'/'.join(other[0][1:-1])} is new: {path} has another number of classes", file=sys.stderr)
-    fresh = module.init({"params": jax.random.key(seed)}, np.zeros((1, *image_shape), np.float32))
+    fresh = module.init(
+      dict.fromkeys(("params", "noise"), jax.random.key(seed)), np.zeros((1, *image_shape), np.float32)
+    )
     given |= {name: leaf for name, leaf in flax.traverse_util.flatten_dict(fresh).items() if name in other}
   return flax.traverse_util.unflatten_dict(given)
 

@@ -24,6 +24,7 @@ from jaxrobust.core.files import write_json
 from jaxrobust.core.mesh import fitting_mesh
 from jaxrobust.core.progress import ProgressFn, show
 from jaxrobust.core.stopping import StopRequest
+from jaxrobust.data.preprocessing import preprocessing_name
 from jaxrobust.data.registry import DATASETS, load_data
 from jaxrobust.models.registry import MODELS
 from jaxrobust.models.zoo import read_metadata
@@ -32,7 +33,7 @@ from jaxrobust.training.config import TrainConfig, same_identity
 from jaxrobust.training.inputs import check_inputs, known_content, load_frozen_models, start_from
 from jaxrobust.training.logs import Log, LogWindow
 from jaxrobust.training.processes import Vote, add_up, check_alike, gather
-from jaxrobust.training.recipes import exported_options, make_recipe
+from jaxrobust.training.recipes import crop_while_reading, exported_options, make_recipe
 from jaxrobust.training.run import Run, exported, finish, host_variables, save_weights
 from jaxrobust.training.state import TrainState, init_state, restored, state_shardings, stored
 from jaxrobust.training.step import first_nonfinite, make_step
@@ -101,12 +102,15 @@ def _finished(config: TrainConfig, folder: Path) -> bool:
 
 def _start(config: TrainConfig, folder: Path, mesh: Mesh, stop: StopRequest) -> tuple[Run, TrainState]:
   """Returns the run, and its state as it was left or fresh."""
-  data = training_data(config.data, config.extra_data, config.extra_part, config.batch_size)
+  spec = MODELS[config.arch]
+  seen = preprocessing_name(spec.input_size[0], spec.crop_fraction, spec.interpolation)
+  data = training_data(config.data, config.extra_data, config.extra_part, config.batch_size, seen)
   size = len(data) - config.holdout
   if config.batch_size > size:
     raise InputError(f"batch_size {config.batch_size} is larger than {config.data} ({size} examples)")
   total = max(1, math.ceil(config.epochs * size / config.batch_size))
   recipe = make_recipe(config, data.num_classes, size, total)
+  crop, recipe = crop_while_reading(data, recipe)
   shape = data.take(np.arange(1))[0].shape[1:]
   given = start_from(config.init, recipe.module, shape, config.seed) if config.init else None
   frozen_models, inputs = load_frozen_models(recipe.plan.classifiers, recipe.num_classes, shape, mesh, config.sharding)
@@ -135,7 +139,9 @@ def _start(config: TrainConfig, folder: Path, mesh: Mesh, stop: StopRequest) -> 
     state = jax.device_put(build(), shardings) if given else jax.jit(build, out_shardings=shardings)()
     step, window = 0, []
   log = Log(folder, step, active=jax.process_index() == 0)
-  return Run(config, folder, recipe, mesh, data, size, total, log, checkpoints, stop, frozen_models, window), state
+  return Run(
+    config, folder, recipe, mesh, data, size, total, log, checkpoints, stop, frozen_models, window, crop
+  ), state
 
 
 def _steps(run: Run, state: TrainState, meter: ProgressFn) -> TrainState:
@@ -147,7 +153,7 @@ def _steps(run: Run, state: TrainState, meter: ProgressFn) -> TrainState:
   # An epoch that ended right at the checkpoint may not have been looked at yet.
   if step and _ends_epoch(run, step):
     _validate_epoch(run, state, step)
-  stream = Stream(run.data, run.train_size, config.batch_size, config.seed, run.mesh, step)
+  stream = Stream(run.data, run.train_size, config.batch_size, config.seed, run.mesh, step, run.crop)
   window = LogWindow(run.window)
   report: dict[str, Any] = {}
   try:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import optax
 
 from jaxrobust.core.registry import Registry
@@ -30,6 +31,12 @@ def sgd(schedule: optax.Schedule, weight_decay: float) -> optax.GradientTransfor
   return optax.chain(
     optax.add_decayed_weights(weight_decay, mask=decays), optax.sgd(schedule, momentum=0.9, nesterov=True)
   )
+
+
+@OPTIMIZERS.register("momentum")
+def momentum(schedule: optax.Schedule, weight_decay: float) -> optax.GradientTransformation:
+  """The same with plain momentum 0.9, without Nesterov's look ahead."""
+  return optax.chain(optax.add_decayed_weights(weight_decay, mask=decays), optax.sgd(schedule, momentum=0.9))
 
 
 @OPTIMIZERS.register("adamw")
@@ -82,11 +89,26 @@ def make_optimizer(
   warmup: int,
   clip: float = 0.0,
   accumulate: int = 1,
+  first_rate: float = 0.0,
+  last_rate: float = 0.0,
 ) -> optax.GradientTransformation:
-  """Builds the optimizer of a run of `updates` updates, the first `warmup` of which raise the rate linearly."""
-  rate = SCHEDULES[schedule](learning_rate, max(1, updates - warmup))
+  """Builds the optimizer of a run of `updates` updates, the first `warmup` of which raise the rate linearly.
+
+  Args:
+    name, schedule: registered.
+    learning_rate: the largest one.
+    weight_decay: of the optimizer.
+    updates: of the whole run.
+    warmup: updates that raise the rate.
+    clip: the largest global gradient norm; 0 for none.
+    accumulate: batches whose gradients are averaged into one update.
+    first_rate: where the warm-up begins; 0 for a rise from nothing.
+    last_rate: what the schedule ends with: half a cosine ends there, others never fall below it.
+  """
+  rate = make_schedule(schedule, learning_rate, max(1, updates - warmup), last_rate)
   if warmup:
-    rate = optax.join_schedules([optax.linear_schedule(learning_rate / warmup, learning_rate, warmup), rate], [warmup])
+    first = first_rate or learning_rate / warmup
+    rate = optax.join_schedules([optax.linear_schedule(first, learning_rate, warmup), rate], [warmup])
   transform = OPTIMIZERS[name](rate, weight_decay)
   if clip:
     transform = optax.chain(optax.clip_by_global_norm(clip), transform)
@@ -94,3 +116,18 @@ def make_optimizer(
     multi = optax.MultiSteps(transform, accumulate)
     return optax.GradientTransformation(multi.init, multi.update)
   return transform
+
+
+def make_schedule(name: str, peak: float, steps: int, last: float = 0.0) -> optax.Schedule:
+  """Returns a schedule that ends with, or never falls below, its last rate.
+
+  >>> rate = make_schedule("cosine", 1.0, 10, 0.25)
+  >>> [round(float(rate(step)), 3) for step in (0, 5, 10)]
+  [1.0, 0.625, 0.25]
+  """
+  plain = SCHEDULES[name](peak, steps)
+  if not last:
+    return plain
+  if name == "cosine":
+    return optax.cosine_decay_schedule(peak, steps, alpha=last / peak)
+  return lambda step: jnp.maximum(plain(step), last)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import jax.numpy as jnp
 
+from jaxrobust.data.crops import Crop
+from jaxrobust.data.source import DataSource, whole_pictures
 from jaxrobust.models.registry import MODELS, make_model
+from jaxrobust.training.augmentations.augment import RandomResizedCrop
 from jaxrobust.training.composition import TrainPlan
 from jaxrobust.training.config import TrainConfig
 from jaxrobust.training.optimizers import make_optimizer
@@ -30,6 +34,8 @@ def make_recipe(config: TrainConfig, num_classes: int, size: int, total_steps: i
     warmup=round(config.warmup_epochs * per_epoch * share),
     clip=config.clip,
     accumulate=config.accumulate,
+    first_rate=config.first_rate,
+    last_rate=config.last_rate,
   )
   module = make_model(config.arch, num_classes, **{**config.arch_options, **dict(plan.arch_options)})
   return Recipe(
@@ -45,6 +51,19 @@ def make_recipe(config: TrainConfig, num_classes: int, size: int, total_steps: i
     total_steps,
     per_epoch,
   )
+
+
+def crop_while_reading(data: DataSource, recipe: Recipe) -> tuple[Crop | None, Recipe]:
+  """Returns the crop that pictures are read with, and the recipe without it; None and the recipe where there is none.
+
+  A random resized crop that comes first is cut out of the whole picture where the data is one of pictures: of what an
+  evaluation sees, the middle at 224 pixels, a crop of 8 % would have 63 pixels and never what lies outside.
+  """
+  first = recipe.plan.augments[0] if recipe.plan.augments else None
+  if not isinstance(first, RandomResizedCrop) or not whole_pictures(data):
+    return None, recipe
+  plan = replace(recipe.plan, augments=recipe.plan.augments[1:])
+  return Crop(first.smallest, first.largest, first.aspect), replace(recipe, plan=plan)
 
 
 def exported_options(config: TrainConfig, plan: TrainPlan) -> dict[str, Any]:

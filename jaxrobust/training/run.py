@@ -17,6 +17,7 @@ from jax.sharding import Mesh
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.mesh import replicated
 from jaxrobust.core.stopping import StopRequest
+from jaxrobust.data.crops import Crop
 from jaxrobust.data.source import DataSource
 from jaxrobust.models.registry import MODELS
 from jaxrobust.models.zoo import load_classifier, read_metadata, save_classifier
@@ -46,6 +47,7 @@ class Run:
   stop: StopRequest
   frozen_models: dict[str, Classifier]
   window: list[float]  # The sums of the log line that a checkpoint cut off.
+  crop: Crop | None = None  # Cut out of whole pictures while they are read.
 
   @property
   def chief(self) -> bool:

@@ -41,7 +41,7 @@ def init_state(
 ) -> TrainState:
   """Returns fresh weights, or those given, and a fresh optimizer."""
   if variables is None:
-    variables = module.init({"params": key}, jnp.zeros((1, *image_shape)))
+    variables = module.init({"params": key, "noise": key}, jnp.zeros((1, *image_shape)))
   params, stats = variables["params"], variables.get("batch_stats", {})
   # A copy: the average and the weights are donated separately.
   average = jax.tree.map(jnp.copy, (params, stats)) if averaged else ()

@@ -75,7 +75,7 @@ class _Training:
     recipe, rng = self._recipe, jax.random.fold_in(self._key, next(self._calls))
     normalized = ((images - jnp.asarray(recipe.mean)) / jnp.asarray(recipe.std)).astype(recipe.dtype)
     variables = as_variables(_cast(self._params if weights is None else weights, recipe.dtype), batch_stats)
-    rngs = {"dropout": rng, "drop_path": rng}
+    rngs = {"dropout": rng, "drop_path": rng, "noise": jax.random.fold_in(rng, 1)}
     return (variables, normalized), {"train": True, "mutable": ["batch_stats"], "rngs": rngs}
 
   def __call__(self, images: Array, batch_stats: Any, weights: Any | None = None, **more: Any) -> tuple[Array, Any]:

@@ -21,6 +21,7 @@ from jax.sharding import Mesh
 
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.mesh import row_sharding
+from jaxrobust.data.crops import Crop
 from jaxrobust.data.registry import load_data
 from jaxrobust.data.source import DataSource, SourceView, holds_bytes, raw
 
@@ -120,12 +121,21 @@ class Mixture(SourceView):
     return images, labels
 
 
-def training_data(name: str, extra: str = "", part: float = 0.0, batch_size: int = 1) -> DataSource:
-  """Returns the data set of a run, with `part` of every batch from an extra one if there is one."""
-  data = load_data(name)
+def training_data(
+  name: str, extra: str = "", part: float = 0.0, batch_size: int = 1, preprocess: str = ""
+) -> DataSource:
+  """Returns the data set of a run, with `part` of every batch from an extra one if there is one.
+
+  Args:
+    name, extra: of the data sets.
+    part: of every batch that comes from the extra one.
+    batch_size: of the run.
+    preprocess: how pictures of any size become arrays.
+  """
+  data = load_data(name, preprocess=preprocess)
   if not extra:
     return data
-  more, rows = load_data(extra), round(part * batch_size)
+  more, rows = load_data(extra, preprocess=preprocess), round(part * batch_size)
   if not 0 < rows < batch_size:
     raise InputError(f"extra_part {part} of a batch of {batch_size} is {rows} images: take some of both sources")
   shapes = [source.take(np.arange(1))[0].shape[1:] for source in (data, more)]
@@ -154,10 +164,13 @@ def batch_ids(data: DataSource, size: int, seed: int, step: int, batch_size: int
 class Stream:
   """Batches from `start_step` on, as global arrays; each process reads only its own rows."""
 
-  def __init__(self, data: DataSource, size: int, batch_size: int, seed: int, mesh: Mesh, start_step: int = 0):
+  def __init__(
+    self, data: DataSource, size: int, batch_size: int, seed: int, mesh: Mesh, start_step: int = 0,
+    crop: Crop | None = None,
+  ):  # fmt: skip
     if batch_size % mesh.size:
       raise InputError(f"batch_size {batch_size} does not divide over {mesh.size} devices")
-    self.data, self.size, self.batch_size, self.seed, self.mesh = data, size, batch_size, seed, mesh
+    self.data, self.size, self.batch_size, self.seed, self.mesh, self.crop = data, size, batch_size, seed, mesh, crop
     self._readers = ThreadPoolExecutor(READERS, "read")
     self._ahead = deque(self._readers.submit(self._batch, start_step + i) for i in range(AHEAD))
     self._step = start_step + AHEAD
@@ -167,9 +180,14 @@ class Stream:
     sharding = row_sharding(self.mesh)
     mine = sharding.addressable_devices_indices_map((self.batch_size,))
     rows = np.unique(np.concatenate([np.arange(self.batch_size)[index] for index in mine.values()]))
-    images, labels = raw(self.data, ids[rows])
+    images, labels = raw(self.data, ids[rows]) if self.crop is None else self._cropped(ids[rows], step)
     place = lambda part: jax.make_array_from_process_local_data(sharding, part, (self.batch_size, *part.shape[1:]))
     return Rows(place(images), place(labels), place(ids[rows].astype(np.int32)))
+
+  def _cropped(self, ids: np.ndarray, step: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns random crops, cut out of the whole pictures while they are decoded."""
+    assert self.crop is not None
+    return self.data.crops(ids, self.crop, self.seed, step)  # type: ignore[attr-defined]
 
   def __iter__(self) -> Iterator[Rows]:
     while True:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from jaxrobust.core.budget import inside
 from jaxrobust.core.errors import InputError
 from jaxrobust.evaluation.metrics.curves import (
   Curve,
@@ -14,7 +15,7 @@ from jaxrobust.evaluation.metrics.curves import (
   accuracy_vs_strength,
   area,
   crossings,
-  success_vs_budget,
+  success_rate,
 )
 from jaxrobust.evaluation.metrics.proportions import mean_proportion, proportion, wilson
 
@@ -62,8 +63,12 @@ def test_budget_curve_equals_a_count_at_every_budget():
   assert curve.x.tolist() == [0.0, 0.01, 0.1]
   for eps, accuracy in zip(curve.x, curve.y, strict=True):
     assert accuracy == np.mean(correct & (distance > eps))
-  success = success_vs_budget(distance, correct, curve.x)
-  assert np.allclose(success.y, 1 - curve.y / correct.mean())
+  within = inside(distance, curve.x[:, None])
+  assert np.allclose(success_rate(curve.x, within, correct).y, 1 - curve.y / correct.mean())
+  # Targets that are reached count whether the image was right before or not, over all images.
+  assert np.allclose(success_rate(curve.x, within, correct, targeted=True).y, within.mean(1))
+  with pytest.raises(InputError, match="no success rate"):
+    success_rate(curve.x, within, np.zeros(200, bool))
   assert accuracy_vs_budget(np.array([np.nan]), np.array([True]), [0.1]).y[0] == 0
 
 

@@ -16,7 +16,7 @@ from jaxrobust.core.errors import CorruptFileError, InputError
 from jaxrobust.data import DATASETS, load_data
 from jaxrobust.data.catalogue import CATALOGUE
 from jaxrobust.data.encoded import EncodedSource
-from jaxrobust.data.preprocessing import PREPROCESSINGS
+from jaxrobust.data.preprocessing import make_preprocessing
 from jaxrobust.data.tfds import TfdsSource
 from tests.data.miniatures import RNG, A, B, all_of, picture
 
@@ -24,7 +24,7 @@ from tests.data.miniatures import RNG, A, B, all_of, picture
 def test_every_row_is_complete():
   for name, entry in CATALOGUE.items():
     assert entry.folder and entry.get and entry.license and entry.source, name
-    assert entry.preprocessing in PREPROCESSINGS
+    make_preprocessing(entry.preprocessing)
   assert len(DATASETS) >= 25
 
 
@@ -200,9 +200,9 @@ PINNED = [70, 5, 276]
 def test_preprocessing_by_hand():
   wide = Image.fromarray(RNG.randint(0, 256, (300, 500, 3)).astype(np.uint8))
   for name in ("resize256-crop224", "stretch224", "stretch256-crop224", "crop224"):
-    assert PREPROCESSINGS[name](wide).shape == (224, 224, 3)
+    assert make_preprocessing(name)(wide).shape == (224, 224, 3)
   resized = np.asarray(wide.resize((426, 256), Image.Resampling.BILINEAR))
-  np.testing.assert_array_equal(PREPROCESSINGS["resize256-crop224"](wide), resized[16:240, 101:325])
+  np.testing.assert_array_equal(make_preprocessing("resize256-crop224")(wide), resized[16:240, 101:325])
 
 
 # What a classifier sees must not change unnoticed: a changed resize moves published accuracies.
@@ -220,7 +220,7 @@ PREPROCESSED = {
 def test_golden_hashes_of_preprocessed_images(name):
   y, x = np.mgrid[0:280, 0:420]
   levels = np.stack([x % 256, (x * y // 50) % 256, (3 * y) % 256], -1).astype(np.uint8)
-  image = PREPROCESSINGS[name](Image.fromarray(levels))
+  image = make_preprocessing(name)(Image.fromarray(levels))
   assert hashlib.sha256(np.ascontiguousarray(image).tobytes()).hexdigest()[:12] == PREPROCESSED[name]
 
 

@@ -282,4 +282,9 @@ def test_summary_and_findings_follow_from_the_flags():
   kinds = {finding["kind"]: finding for finding in find_issues(examples, ["gradient", "score"])}
   assert set(kinds) == {"nan", "zero-gradient", "softmax-output", "query-beats-gradient"}
   assert kinds["query-beats-gradient"]["examples"] == 2
-  assert kinds["zero-gradient"]["fraction"] == pytest.approx(1 / 3)
+  assert kinds["zero-gradient"]["fraction"] == pytest.approx(1 / 4) and kinds["softmax-output"]["fraction"] == 0.75
+  # A minimal attack's hinge is flat behind the boundary: only where it found nothing is that a sign of anything.
+  minimal = {**examples, "distance": np.array([np.inf, 0.5, 0.5, 0.5], np.float32)}
+  assert "zero-gradient" not in {finding["kind"] for finding in find_issues(minimal, ["gradient"])}
+  masked = {**minimal, "flat": np.array([2, 0, 0, 0], np.int32)}
+  assert "zero-gradient" in {finding["kind"] for finding in find_issues(masked, ["gradient"])}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
@@ -12,7 +13,7 @@ from jaxrobust.engine.options import EngineOptions
 from jaxrobust.evaluation.evaluate import evaluate
 from jaxrobust.evaluation.job import RunOptions
 from jaxrobust.evaluation.suites import attack_entry, clean_entry, targeted
-from jaxrobust.evaluation.suites.report import Report
+from jaxrobust.evaluation.suites.report import Report, mean
 from jaxrobust.evaluation.suites.summary import summarize_suite, write_summary
 from jaxrobust.results import load_results
 from tests.evaluation.digits_model import digits_classifier
@@ -32,12 +33,12 @@ def out(tmp_path_factory):
 
 
 def run(classifier, suite, out, **options) -> Report:
-  return evaluate(classifier, "digits32", suite, eps="4/255", n=N, name="means", out=out, options=OPTIONS, **options)
+  return evaluate(classifier, "digits32", suite, n=N, name="means", out=out, options=OPTIONS, **options)
 
 
 def test_oodrb_completes_and_its_metrics_follow_from_the_cells(classifier, out):
   lines: list[str] = []
-  report = run(classifier, "oodrb,small", out, announce=lines.append)
+  report = run(classifier, "oodrb,small", out, announce=lines.append, eps="4/255", partial=True)
   assert lines[0].startswith("oodrb-small: 28 cells on 13 data sets and conditions, none") and "at most" in lines[-1]
   summary = summarize_suite(report)
   metrics = summary["metrics"]
@@ -49,20 +50,45 @@ def test_oodrb_completes_and_its_metrics_follow_from_the_cells(classifier, out):
   assert (len(corrupted), len(natural), len(threats)) == (8, 4, 2)
   assert metrics["R_c"] == pytest.approx(np.mean(corrupted)) and metrics["R_n"] == pytest.approx(np.mean(natural))
   assert metrics["OOD_d"] == pytest.approx((np.mean(corrupted) + np.mean(natural)) / 2)
-  assert metrics["OOD_t"] == pytest.approx(np.mean(threats))
-  assert metrics["OOD"] == pytest.approx((metrics["OOD_d"] + metrics["OOD_t"]) / 2)
+  # Four of the six threats have no attack here: the number says so, and so does what is built on it.
+  assert metrics["OOD_t"] == {"value": pytest.approx(np.mean(threats)), "cells": 2, "of": 6}
+  assert metrics["OOD"] == {
+    "value": pytest.approx((metrics["OOD_d"] + metrics["OOD_t"]["value"]) / 2),
+    "cells": 2,
+    "of": 6,
+  }
+  assert summarize_suite(dataclasses.replace(report, partial=False))["metrics"]["OOD"] is None
   identity = metrics["ID robustness"]
   assert identity["n"] == N and identity["low"] <= identity["value"] <= identity["high"]
   assert summary["tables"]["corruptions, accuracy"]["severity curve"]["x"] == [0, 1, 5]
-  stored = json.loads(write_summary(out, report, summary).read_text())
-  assert stored["metrics"]["OOD"] == pytest.approx(metrics["OOD"]) and len(stored["cells"]) == 28
+  path = write_summary(out, report, summary)
+  assert path.name == "oodrb-small@digits32.linf-4_255.n16.seed0.partial.summary.json"
+  stored = json.loads(path.read_text())
+  assert stored["metrics"]["OOD"]["value"] == pytest.approx(metrics["OOD"]["value"]) and len(stored["cells"]) == 28
+
+
+def test_a_number_without_all_its_cells_says_so_and_is_written_elsewhere(classifier, out):
+  whole = run(classifier, "nas-cell,small", out)
+  part = run(classifier, "nas-cell,small", out, only="digits32/fog-*/none")
+  paths = [write_summary(out, report, summarize_suite(report)) for report in (whole, part)]
+  assert [path.name for path in paths] == [
+    "nas-cell-small@digits32.n16.seed0.summary.json",
+    "nas-cell-small@digits32.n16.seed0.partial.summary.json",
+  ]
+  summary = json.loads(paths[1].read_text())
+  assert summary["partial"] and summary["metrics"]["corruption accuracy"] == {
+    "value": pytest.approx(mean(part.group("corruption"))),
+    "cells": 2,
+    "of": 8,
+  }
+  assert isinstance(json.loads(paths[0].read_text())["metrics"]["corruption accuracy"], float)
 
 
 def test_a_second_run_computes_nothing_and_says_so(classifier, out, monkeypatch):
-  run(classifier, "oodrb,small", out)
+  run(classifier, "oodrb,small", out, eps="4/255")
   monkeypatch.setattr(scheduler.Engine, "turn", lambda self: 1 / 0)
   lines: list[str] = []
-  report = run(classifier, "oodrb,small", out, announce=lines.append)
+  report = run(classifier, "oodrb,small", out, announce=lines.append, eps="4/255")
   assert "28 of them there already" in lines[0] and len(report.results) == 28
 
 
@@ -83,7 +109,7 @@ def test_nas_cells_have_matrices(classifier, out):
 
 
 def test_robustart_completes(classifier, out):
-  summary = summarize_suite(run(classifier, "robustart,small", out))
+  summary = summarize_suite(run(classifier, "robustart,small,scaled", out))
   metrics = summary["metrics"]
   for size in ("small", "middle", "large"):
     worst = metrics[f"WCAR, {size}"]["value"]
@@ -96,8 +122,9 @@ def test_robustart_completes(classifier, out):
 def test_ares_bench_completes(classifier, out):
   summary = summarize_suite(run(classifier, "ares-bench,small", out))
   curve = summary["curves"]["AutoAttack"]
-  assert len(curve["x"]) == 3 and (np.diff(curve["y"]) <= 0).all()
-  assert 1 <= summary["metrics"]["frequency bias"] <= 32
+  assert len(curve["x"]) == 33 and (np.diff(curve["y"]) <= 0).all()
+  assert 1 <= summary["metrics"]["frequency bias"] <= 16 and summary["curves"]["low-pass"]["y"][-1] == 1
+  assert 0 < summary["metrics"]["Avg."] < 1
   assert {"digits32-v2", "digits32-sketch", "corruption accuracy"} <= set(summary["metrics"])
 
 
@@ -150,6 +177,7 @@ def test_what_is_missing_is_listed_and_the_rest_runs(classifier, tmp_path, monke
   assert sum(line.startswith("missing: ") for line in lines) == 2
   assert {cell.part.data for cell in report.cells} == {"digits32", "digits32-a"}
   monkeypatch.delenv("JAXROBUST_DATASETS")
+  assert summarize_suite(report)["metrics"]["A_n"]["of"] == 3 and summarize_suite(report)["metrics"]["OOD_d"] is None
   again = run(classifier, "oodrb,small", tmp_path)
   assert "set JAXROBUST_DATASETS" in again.missing["imagenet-a"] and "https://" in again.missing["imagenet-a"]
 

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from jaxrobust.core.budget import Budget
 from jaxrobust.core.errors import InputError, UnknownNameError
 from jaxrobust.evaluation.suites.entry import attack_entry, clean_entry, targeted
 from jaxrobust.evaluation.suites.report import SuiteCell
@@ -18,6 +17,7 @@ pytestmark = pytest.mark.smoke
 
 
 def titles(suite: str, data: str = "digits32", **setting: object) -> list[str]:
+  suite = f"{suite},scaled" if suite.startswith("robustart") and data != "imagenet" else suite
   asked = make_suite(suite, Setting(data, **setting))  # type: ignore[arg-type]
   return [title_of(part, entry) for part in asked.parts for entry in part.entries]
 
@@ -64,13 +64,13 @@ def test_ares_has_both_curves_targeted_and_untargeted_in_both_norms():
 
 
 def test_ares_bench_has_ten_data_sets_and_an_autoattack_curve():
-  asked = make_suite("ares-bench", Setting("imagenet", eps=Budget("4/255")))
+  asked = make_suite("ares-bench", Setting("imagenet"))
   sets = {part.data.partition(":")[0] for part in asked.parts}
   assert len(sets) == 10 and {"imagenet-real", "imagenet-v", "stylized-imagenet", "imagenet-c"} <= sets
-  found = titles("ares-bench", "imagenet", eps=Budget("4/255"))
-  for eps in ("0.5", "1", "2", "4", "6", "8"):
-    assert f"imagenet/clean/linf-autoattack@{eps}/255" in found
-  assert "imagenet/clean/linf-pgd-100,step_size=0.25@4/255" in found and "imagenet/lowpass-64/none" in found
+  found = titles("ares-bench", "imagenet")
+  assert "imagenet/clean/linf-pgd-100,step_size=0.25@4/255" in found and "imagenet/cutoff-30/none" in found
+  assert "imagenet/clean/l2-pgd-100,step_size=2@0.5" in found, "steps of 1.0, twice the budget"
+  assert "imagenet/clean/linf-autoattack-minimum-budget" in found
 
 
 def test_nas_cell_asks_for_matrices_everywhere():
@@ -83,7 +83,9 @@ def test_nas_cell_asks_for_matrices_everywhere():
 def test_small_forms_are_smaller_and_cells_have_one_name_each(suite):
   assert suite in SUITES
   small, whole = titles(f"{suite},small"), titles(suite)
-  assert len(set(small)) == len(small) < len(set(whole))
+  # The clean cell may stand for more than one thing: what outliers and filtered images are compared with.
+  assert {title for title in small if small.count(title) > 1} <= {"digits32/clean/none"}
+  assert len(set(small)) < len(set(whole))
 
 
 def test_one_cell_is_chosen_by_its_name():
@@ -93,6 +95,57 @@ def test_one_cell_is_chosen_by_its_name():
   assert len(asked.only("digits32-*/clean/none").parts) == 4
   with pytest.raises(InputError, match="no cell of oodrb matches"):
     asked.only("digits32/fog-6/*")
+
+
+@pytest.mark.parametrize(
+  ("suite", "asked"),
+  [
+    ("ares-bench", {"eps": "8/255"}),
+    ("ares-bench", {"norm": "l2"}),
+    ("ares", {"eps": "8/255"}),
+    ("robustart", {"eps": "8/255"}),
+    ("oodrb", {"eps": "8/255"}),
+    ("nas-cell", {"eps": "8/255"}),
+    ("robustart-small", {"norm": "l2"}),
+  ],
+)
+def test_the_numbers_of_a_paper_cannot_be_asked_for(suite, asked):
+  setting = Setting.of("imagenet", asked.get("norm"), asked.get("eps"))
+  with pytest.raises(InputError, match=f"suite '{suite}' has its paper's own .*: leave --(norm|eps) out, or run "):
+    make_suite(suite, setting)
+  assert make_suite(suite, Setting.of("imagenet", None, None)).parts
+
+
+def test_oodrb_has_a_budget_for_each_data_set_and_norm_of_the_paper():
+  first = lambda data, norm: make_suite("oodrb", Setting.of(data, norm, None)).parts[0].entries[1].title
+  assert first("cifar10", "linf") == "linf-mm5@8/255" and first("cifar10", "l2") == "l2-mm5@0.5"
+  assert first("imagenet", "linf") == "linf-mm5@4/255"
+  with pytest.raises(InputError, match="no l2 on imagenet"):
+    first("imagenet", "l2")
+  assert make_suite("oodrb", Setting.of("digits32", None, "4/255")).parts[0].entries[1].title == "linf-mm5@4/255"
+
+
+def test_budgets_of_224_pixels_are_scaled_by_name_or_refused():
+  with pytest.raises(InputError, match="break everything at 32: run robustart,scaled"):
+    make_suite("robustart", Setting("cifar10"))
+  with pytest.raises(InputError, match="robustart,scaled"):
+    make_suite("robustart-large", Setting("npz:mine.npz", side=32))
+  found = titles("robustart", "cifar10")
+  # 1600 / 49 and 8 / 7: as much of each pixel as at 224.
+  assert "cifar10/clean/l1-pgd-20,step_size=0.075@32.65" in found and "cifar10/clean/l2-ddn-10@1.143" in found
+  assert "imagenet/clean/l1-pgd-20,step_size=0.075@1600" in titles("robustart", "imagenet")
+
+
+def test_normalized_l2_follows_the_size_of_the_images():
+  assert any(title.endswith("@12.269") for title in titles("ares", "imagenet"))
+  assert any(title.endswith("@16.377") for title in titles("ares", "imagenet", side=299))
+
+
+def test_how_many_cells_a_paper_has_is_known_when_only_some_are_asked_for():
+  asked = make_suite("oodrb", Setting("cifar10"))
+  some = asked.only("cifar10-c:fog-*/clean/none")
+  assert len(some.parts) == 5 and some.expected("corruption", False) == 75
+  assert asked.expected("threat", True) == 6 and asked.expected("natural") == 8
 
 
 def test_unknown_suites_and_options_are_refused():

@@ -41,6 +41,19 @@ _SMALLEST = """
   cifar-googlenet cifar-inception_v3 wrn-28-4 dm-wrn-28-4
 """
 
+_GELU = ("resnet50", "resnet152", "wide_resnet50_2")
+
+
+def _smooth(network):
+  """GELU in place of every ReLU, as timm's `act_layer` has it."""
+  from torch import nn
+
+  for module in list(network.modules()):
+    for name, child in module.named_children():
+      if isinstance(child, nn.ReLU):
+        setattr(module, name, nn.GELU())
+
+
 REFERENCES = {name: Reference(f"timm:{name}") for name in _TIMM.split()}
 REFERENCES |= {name: Reference(f"torchvision:{name}") for name in _TORCHVISION.split()}
 REFERENCES |= {
@@ -54,6 +67,7 @@ REFERENCES |= {
   )
   for name, width in (("035", 0.35), ("050", 0.5), ("140", 1.4))
 }
+REFERENCES |= {f"{name}_gelu": Reference(f"timm:{name}", edit=_smooth) for name in _GELU}
 REFERENCES["inception_v3"] = Reference("timm:inception_v3", 299)
 REFERENCES["googlenet"] = Reference("torchvision:googlenet", options={"aux_logits": False, "init_weights": False})
 REFERENCES |= {name: Reference(f"pytorch-cifar:models.{theirs}", 32, classes=10) for name, theirs in _CIFAR.items()}
@@ -70,4 +84,17 @@ for _depth, _width in _WIDE:
   REFERENCES[f"dm-wrn-{_depth}-{_width}"] = Reference(
     f"{_ROBUSTBENCH}:dm_wide_resnet.DMWideResNet", 32, _options, classes=10
   )
+_GELU = ("resnet50", "resnet152", "wide_resnet50_2")
+
+
+def _smooth(network):
+  """GELU in place of every ReLU, as timm's `act_layer` has it."""
+  from torch import nn
+
+  for module in list(network.modules()):
+    for name, child in module.named_children():
+      if isinstance(child, nn.ReLU):
+        setattr(module, name, nn.GELU())
+
+
 REFERENCES = {name: row._replace(smallest=name in _SMALLEST.split()) for name, row in REFERENCES.items()}

@@ -62,6 +62,14 @@ REFERENCES |= {ours: _conv_stem(theirs) for ours, theirs in _CONV_STEM.items()}
 REFERENCES["cifar-vit_base_patch4"] = Reference(
   "timm:vit_base_patch16_224", 32, {"img_size": 32, "patch_size": 4}, classes=10
 )
+REFERENCES |= {
+  f"{name}_mae": Reference(f"timm:{name}", options={"global_pool": "avg"})
+  for name in ("vit_base_patch16_224", "vit_large_patch16_224")
+}
+REFERENCES |= {
+  name: Reference(f"timm:{name}")
+  for name in (f"vit_{size}_clip_quickgelu_224" for size in ("base_patch16", "base_patch32", "large_patch14"))
+}
 REFERENCES["cifar-convmixer_256_8"] = Reference(
   "python:timm.models.convmixer.ConvMixer",
   32,

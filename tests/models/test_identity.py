@@ -9,7 +9,7 @@ from flax import linen as nn
 from jaxrobust import testing
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.errors import InputError
-from jaxrobust.models.registry import make_model
+from jaxrobust.models.registry import MODELS, make_model
 from jaxrobust.models.zoo import UNNAMED, fingerprint, is_ours
 
 pytestmark = pytest.mark.smoke
@@ -91,3 +91,12 @@ def test_the_fixture_of_the_checks_has_a_name():
 def test_odd_names_are_refused(named):
   with pytest.raises(InputError, match="name"):
     function(**named)
+
+
+def test_every_network_of_ares_bench_is_one_of_ours():
+  from jaxrobust.models.ares_bench_zoo import ARES_BENCH_NETWORKS
+
+  assert len(ARES_BENCH_NETWORKS) == 55
+  assert not [name for name, network in ARES_BENCH_NETWORKS.items() if network.arch not in MODELS]
+  assert ARES_BENCH_NETWORKS["resnet152_at"].arch == "resnet152_gelu", "its tensors have the names of a ReLU network's"
+  assert "--std=0.5,0.5,0.5" in ARES_BENCH_NETWORKS["vitb_21k"].convert_command

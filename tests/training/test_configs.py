@@ -18,7 +18,16 @@ from jaxrobust.training.technique import Objective
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 PRETRAINED = ("moco-v2", "moco-v3", "mae", "simmim", "acl", "imagenet21k")
-STUDIES = {"robustart-techniques": 57, "ares-bench-table7": 15, "oodrb": 300, "oodrb-l2": 220, "digits-techniques": 174}
+MORE = ("moco-v3-resnet50",)
+STUDIES = {
+  "robustart-techniques": 57,
+  "ares-bench-table7": 15,
+  "oodrb": 300,
+  "oodrb-l2": 220,
+  "oodrb-released": 300,
+  "oodrb-l2-released": 220,
+  "digits-techniques": 174,
+}
 CIFAR = ("standard", "fast-at", "fast-at-tuned", "pgd-at", "pgd-at-tuned", "awp", "half-at", "trades")
 
 
@@ -56,13 +65,36 @@ def test_ares_bench_configs_build(arch):
   assert plan.objective.eps == "4/255" and plan.objective.step_size == pytest.approx(2 / 3)
 
 
-@pytest.mark.parametrize("name", [*PRETRAINED, *(f"{name}-tune" for name in PRETRAINED)])
+def test_recipes_follow_the_authors_files_where_text_and_files_differ():
+  made = lambda file, arg: make_train_config(config(file, arg))
+  cnn, vit = made("robustart.py", "resnet50"), made("robustart.py", "vit_base_patch16_224")
+  assert (cnn.first_rate, cnn.learning_rate, cnn.last_rate, cnn.warmup_epochs) == (0.1, 0.4, 0.0, 2.0)
+  assert (vit.first_rate, vit.learning_rate, vit.last_rate, vit.clip) == (1e-5, 5e-4, 1e-5, 0.0)
+  assert made("robustart.py", "resnet50,half-at").plan().objective.together
+  table6 = made("robustart.py", "deit_small_patch16_224,half-at-deit")
+  assert table6.plan().objective.eps == "0.5/255" and (table6.epochs, table6.batch_size) == (300, 1024)
+  text, files = made("ares_bench.py", "resnet50"), made("ares_bench.py", "resnet50,files")
+  assert (text.optimizer, text.weight_decay, text.attack_warmup_epochs) == ("momentum", 0.0, 0.0)
+  assert (files.weight_decay, files.first_rate, files.last_rate) == (1e-4, 1e-4, 1e-5)
+  assert "randaugment" in text.techniques and "randaugment" not in files.techniques
+  assert made("ares_bench.py", "swin_base_patch4_window7_224,files").weight_decay == 0.05
+
+
+def test_patches_are_frozen_only_where_there_are_some():
+  small = make_train_config(config("pretrain.py", "moco-v3-resnet50,runlocal"))
+  wrapped(make_model("resnet20"), small.plan().objective, small)
+  frozen = make_train_config(config("pretrain.py", "moco-v3,runlocal")).plan().objective
+  with pytest.raises(InputError, match="has no patches to freeze"):
+    frozen.wrap(make_model("resnet20"))
+
+
+@pytest.mark.parametrize("name", [*PRETRAINED, *MORE, *(f"{name}-tune" for name in PRETRAINED)])
 def test_pretraining_configs_build(name):
   made = make_train_config(config("pretrain.py", name))
   small = make_train_config(config("pretrain.py", f"{name},runlocal"))
   objective = made.plan().objective
   assert made.arch in MODELS and (made.data in DATASETS or made.data == "folder:imagenet21k")
-  assert (type(objective).wrap is not Objective.wrap) == (name in PRETRAINED and name != "imagenet21k")
+  assert (type(objective).wrap is not Objective.wrap) == (name in (*PRETRAINED, *MORE) and name != "imagenet21k")
   wrapped(make_model(small.arch), small.plan().objective, small)
   if name.startswith("imagenet21k"):
     # Paper 000, F.2.

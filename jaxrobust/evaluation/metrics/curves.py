@@ -65,21 +65,24 @@ def accuracy_vs_budget(distance: np.ndarray, correct: np.ndarray, eps_list: Iter
   return Curve(budgets, robust.mean(1))
 
 
-def success_rate(accuracy: Curve, correct: np.ndarray) -> Curve:
-  """Returns the attack success rate among examples right without an attack, from a curve of accuracy.
+def success_rate(x: Iterable[float], broken: np.ndarray, correct: np.ndarray, targeted: bool = False) -> Curve:
+  """Returns the attack success rate at rising budgets or strengths, with the denominators of ARES (arXiv:1912.11852).
 
-  >>> success_rate(Curve([0, 1], [0.75, 0.25]), np.array([1, 1, 1, 0])).y.round(3).tolist()
-  [0.0, 0.667]
+  Args:
+    x: the budgets or strengths.
+    broken: (points, N), whether the goal has been reached at each of them.
+    correct: right without an attack.
+    targeted: over all N examples, right before or not, instead of over those right before.
+
+  >>> broken = np.array([[0, 0, 0, 1], [1, 0, 0, 1]])
+  >>> correct = np.array([1, 1, 0, 0])
+  >>> success_rate([1, 2], broken, correct).y.tolist(), success_rate([1, 2], broken, correct, targeted=True).y.tolist()
+  ([0.0, 0.5], [0.25, 0.5])
   """
-  share = np.mean(np.asarray(correct, bool))
-  if not share:
+  counted = np.ones(np.shape(correct), bool) if targeted else np.asarray(correct, bool)
+  if not counted.any():
     raise InputError("no example is right without an attack: there is no success rate")
-  return Curve(accuracy.x, 1 - accuracy.y / share)
-
-
-def success_vs_budget(distance: np.ndarray, correct: np.ndarray, eps_list: Iterable[float]) -> Curve:
-  """Returns the attack success rate among examples right without an attack, at each budget."""
-  return success_rate(accuracy_vs_budget(distance, correct, eps_list), correct)
+  return Curve(np.asarray(list(x), np.float64), np.asarray(broken, bool)[:, counted].mean(1))
 
 
 def accuracy_vs_strength(

@@ -1,24 +1,28 @@
 """Evaluates the networks of a study alike.
 
-Every network gets a clean cell, PGD-20 and MM5, and a clean cell under each of the fifteen corruptions at each of five
-severities, whose mean is its corruption accuracy. The noisy images are made once and shared by all networks.
+A study of a paper is judged by the paper's own suite, with the data sets, stored corruptions, budgets and numbers of
+examples that it has; each network gets its cells and the summary of their metrics. Any other study: a clean cell,
+PGD-20 and MM5, and a clean cell under each of the fifteen corruptions at each of five severities, whose mean is its
+corruption accuracy. Noisy images that several networks share are kept up to a gigabyte, and made again beyond that.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
 from jaxrobust.data.registry import load_data
-from jaxrobust.data.source import ArraySource
+from jaxrobust.data.source import ArraySource, DataSource
 from jaxrobust.evaluation.conditions import under
-from jaxrobust.evaluation.context import condition_of
+from jaxrobust.evaluation.context import LARGEST_KEPT, condition_of
 from jaxrobust.evaluation.evaluate import evaluate
 from jaxrobust.evaluation.job import RunOptions
 from jaxrobust.evaluation.suites import attack_entry, clean_entry
+from jaxrobust.evaluation.suites.summary import summarize_suite, write_summary
 from jaxrobust.models.zoo import load_classifier
 from jaxrobust.noises.tables import BENCHMARK
 
@@ -28,12 +32,17 @@ SEVERITIES = (1, 2, 3, 4, 5)
 
 @dataclasses.dataclass(frozen=True)
 class EvalSpec:
-  """Says on which data and with which budget networks are evaluated; `n` 0 is all examples."""
+  """Says on which data and with which budget networks are evaluated; `n` 0 is all examples.
+
+  Attributes:
+    suite: by which they are judged, with its own budgets and numbers of examples; empty for the set described above.
+  """
 
   data: str = "digits32"
   norm: str = "linf"
   eps: str = "8/255"
   n: int = 0
+  suite: str = ""
   corruptions: tuple[str, ...] = BENCHMARK
   severities: tuple[int, ...] = SEVERITIES
 
@@ -58,13 +67,20 @@ class StudyEvaluator:
 
   def __init__(self, spec: EvalSpec, out: str | Path, options: RunOptions):
     self.spec, self.out, self.options = spec, Path(out) / RESULTS_FOLDER, options
-    data = load_data(spec.data)
-    self.data = data.subset(spec.n) if spec.n else data
     self._noisy: dict[str, CachedSource] = {}
+
+  @cached_property
+  def data(self) -> DataSource:
+    data = load_data(self.spec.data)
+    return data.subset(self.spec.n) if self.spec.n else data
 
   def __call__(self, name: str, folder: str | Path) -> None:
     """Computes all cells of one network."""
-    spec, classifier = self.spec, load_classifier(folder)
+    spec = self.spec
+    if spec.suite:
+      self._by_suite(name, folder)
+      return
+    classifier = load_classifier(folder)
     attacks = [
       clean_entry(),
       attack_entry("pgd", spec.eps, norm=spec.norm, num_steps=20),
@@ -74,9 +90,21 @@ class StudyEvaluator:
     for condition in spec.conditions:
       evaluate(classifier, self._under(condition), [clean_entry()], name=name, out=self.out, options=self.options)
 
-  def _under(self, condition: str) -> CachedSource:
+  def _by_suite(self, name: str, folder: str | Path) -> None:
+    spec = self.spec
+    # Of the suites, only this one leaves the norm open.
+    norm = spec.norm if spec.suite.startswith("oodrb") else None
+    report = evaluate(
+      folder, spec.data, spec.suite, norm=norm, n=spec.n or None, name=name, out=self.out, options=self.options
+    )
+    write_summary(self.out, report, summarize_suite(report))
+
+  def _under(self, condition: str) -> DataSource:
     if condition not in self._noisy:
       source = under(self.data, condition, self.options.seed)
+      size = len(source) * int(np.prod(source.take(np.zeros(1, int))[0].shape[1:]))
+      if sum(kept.images.nbytes for kept in self._noisy.values()) + size > LARGEST_KEPT:
+        return source
       images, labels = source.take(np.arange(len(source)))
       # Corrupted images have 256 gray levels: nothing is lost.
       self._noisy[condition] = CachedSource(

@@ -57,6 +57,18 @@ def network_metrics(results: Sequence[Result], conditions: int) -> dict[str, flo
   return found
 
 
+def suite_metrics(folder: Path) -> dict[str, float]:
+  """Returns the metrics in the summaries of a network; what is partial is no number to compare."""
+  found: dict[str, float] = {}
+  for path in sorted(folder.glob("*.summary.json")):
+    document = json.loads(path.read_text())
+    for name, value in document["metrics"].items():
+      number = (None if "of" in value else value.get("value")) if isinstance(value, dict) else value
+      if isinstance(number, float | int):
+        found[name] = float(number)
+  return found
+
+
 def _cells_of(name: str, root: Path) -> list[Result]:
   """Reads the cells of one network."""
   folder = root / safe_name(name)
@@ -82,13 +94,20 @@ def study_rows(out: str | Path, known: dict[str, dict[str, float]] | None = None
       metrics = known.get(run["name"]) or network_metrics(_cells_of(run["name"], root), conditions)
       if len(metrics) == len(METRICS) - (not conditions):
         known[run["name"]] = metrics
-      if metrics:
-        group["runs"].append({**metrics, "seconds": seconds})
+      judged = suite_metrics(root / safe_name(run["name"])) if spec.get("suite") else {}
+      if metrics or judged:
+        group["runs"].append({**metrics, "seconds": seconds, "suite": judged})
   for group in groups.values():
     group["metrics"] = {name: _spread([run[name] for run in group["runs"] if name in run]) for name in METRICS}
+    judged = dict.fromkeys(name for run in group["runs"] for name in run["suite"])
+    group["suite"] = {
+      name: _spread([run["suite"][name] for run in group["runs"] if name in run["suite"]]) for name in judged
+    }
     group["seconds"] = _spread([run["seconds"] for run in group["runs"]])
   for group in groups.values():
     other = groups.get(group["against"])
+    against = other["suite"] if other else {}
+    group["suite_gain"] = {name: _gain(value, against.get(name)) for name, value in group["suite"].items()}
     group["gain"] = {name: _gain(group["metrics"][name], other["metrics"][name] if other else None) for name in METRICS}
   return list(groups.values())
 

@@ -7,6 +7,7 @@ import json
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
+from jaxrobust.attacks.cascade_budget import CascadeBudget
 from jaxrobust.attacks.registry import ATTACKS, attack_config, attack_id, make_attack
 from jaxrobust.attacks.schedule import Cascade, CleanPass, Schedule, as_schedule
 from jaxrobust.core.budget import Budget
@@ -81,6 +82,9 @@ def schedule_id(schedule: Schedule) -> str:
   name = schedule.name
   if isinstance(schedule, Cascade) and name:
     return f"{schedule.norm}-{name}" + ("" if _is_usual(schedule, name) else f"~{_digest(schedule)}")
+  if isinstance(schedule, CascadeBudget):
+    usual = _is_usual(schedule.cascade, schedule.cascade.name or "")
+    return schedule.title if usual else f"{schedule.title}~{_digest(schedule)}"
   attack = attack_id(schedule.stages[0].attack)
   if name:
     return f"{attack}-{name}"

@@ -45,7 +45,7 @@ def _attacks(small: bool) -> list[SuiteEntry]:
 @SUITES.register("nas-attacks")
 def nas_attacks(setting: Setting) -> Suite:
   """FGSM, PGD-40, APGD-CE and Square at all budgets of the NAS robustness data (linf)."""
-  return attack_set(setting, _attacks(small=False))
+  return replace(attack_set(setting, _attacks(small=False)), fixes=("norm", "eps"), instead="basic")
 
 
 @SUITES.register("nas-cell")
@@ -53,7 +53,8 @@ def nas_cell(setting: Setting) -> Suite:
   """The NAS robustness data's attacks and corruptions, with confidence and confusion matrices."""
   entries = tuple(replace(entry, matrices=True) for entry in _attacks(setting.small))
   clean = replace(clean_entry(), matrices=True)
-  return Suite((Part(setting.data, "none", entries, "id"), *corrupted(setting, [clean])), _metrics)
+  parts = (Part(setting.data, "none", entries, "id"), *corrupted(setting, [clean]))
+  return Suite(parts, _metrics, fixes=("norm", "eps"), instead="basic")
 
 
 def _metrics(report: Report) -> Summary:
@@ -63,7 +64,7 @@ def _metrics(report: Report) -> Summary:
   clean = report.one("id", False)
   if noisy := report.group("corruption"):
     tables["corruptions"] = corruption_metrics(noisy, clean)
-    metrics["corruption accuracy"] = tables["corruptions"]["mean accuracy"]
+    metrics["corruption accuracy"] = report.mean("corruption", False)
   tables["confidence of right and wrong predictions"] = {
     f"{cell.part.condition} {cell.entry.title}": cell.result.summary["confidence"]["prediction"]
     for cell in report.cells

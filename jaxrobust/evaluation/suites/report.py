@@ -14,6 +14,9 @@ from jaxrobust.evaluation.suites.suite import Part, Suite
 from jaxrobust.results import Result
 from jaxrobust.results.cell import INDEX
 
+Metric = float | dict[str, Any] | None
+"""A number; with `cells` and `of` where it is not whole, with `low`, `high` and `n` where it is a proportion."""
+
 
 class SuiteCell(NamedTuple):
   """Holds a result, and the place it has in its suite."""
@@ -45,12 +48,14 @@ class Report:
   Attributes:
     cells: results with their places.
     missing: data sets that could not be had -> how to get them.
+    partial: whether numbers may be built on others that are not whole.
   """
 
   model: str
   suite: Suite
   cells: tuple[SuiteCell, ...]
   missing: Mapping[str, str] = field(default_factory=dict)
+  partial: bool = False
 
   @property
   def results(self) -> tuple[Result, ...]:
@@ -95,6 +100,30 @@ class Report:
   def one(self, name: str, attacked: bool) -> SuiteCell | None:
     """Returns the first cell of a group, or None."""
     return next(iter(self.group(name, attacked)), None)
+
+  def counted(self, value: float | None, group: str, attacked: bool | None = None) -> Metric:
+    """Returns a number over the cells of a group, marked with how many there are where some are missing."""
+    found, of = len(self.group(group, attacked)), self.suite.expected(group, attacked)
+    return value if value is None or found >= of else {"value": value, "cells": found, "of": of}
+
+  def mean(self, group: str, attacked: bool) -> Metric:
+    """Returns the accuracy averaged over the cells of a group, each counting alike."""
+    return self.counted(mean(self.group(group, attacked)), group, attacked)
+
+  def built(self, *parts: Metric) -> Metric:
+    """Returns the mean of numbers; nothing where one of them is missing or partial, unless partial ones are asked for.
+
+    A number that partial ones went into says so, by the cells of all of them.
+    """
+    plain = [part["value"] if isinstance(part, Mapping) else part for part in parts]
+    known = [value for value in plain if value is not None]
+    broken = [part for part in parts if isinstance(part, Mapping)]
+    if len(known) == len(parts) and not broken:
+      return float(np.mean(known))
+    if not self.partial or not known:
+      return None
+    cells, of = sum(part["cells"] for part in broken), sum(part["of"] for part in broken)
+    return {"value": float(np.mean(known)), "cells": cells, "of": of or len(parts)}
 
 
 def mean(cells: list[SuiteCell]) -> float | None:

@@ -14,10 +14,10 @@ from jaxrobust.evaluation.suites.entry import SuiteEntry
 from jaxrobust.evaluation.suites.suite import Part, Setting
 from jaxrobust.noises.registry import SEVERITIES
 
-# OODRobustBench's natural shifts (arXiv:2310.12793, appendix B).
+# OODRobustBench's natural shifts (arXiv:2310.12793, appendix B), judged among all 1,000 classes.
 NATURAL = {
   "cifar10": ("cifar10.1-v6", "cifar10.2", "cinic10", "cifar10-r"),
-  "imagenet": ("imagenet-v2", "imagenet-a", "imagenet-r", "objectnet"),
+  "imagenet": ("imagenet-v2", "imagenet-a:1000", "imagenet-r:1000", "objectnet:1000"),
   "digits32": ("digits32-v2", "digits32-r", "digits32-sketch", "digits32-a"),
 }
 # The other nine of ARES-Bench's ten data sets (arXiv:2302.14301, table 1); corruptions are the tenth.
@@ -36,7 +36,8 @@ ARES_BENCH = {
   "cifar10": ("cifar10.1-v6", "cifar10.2", "cinic10", "cifar10-r"),
 }
 HARD = {"imagenet": "imagenet-a", "digits32": "digits32-a"}
-OUTLIERS = {"imagenet": "imagenet-o", "digits32": "digits32-o"}
+# Outliers, and the inliers that they are told apart from.
+OUTLIERS = {"imagenet": ("imagenet-o", "imagenet-o-inliers"), "digits32": ("digits32-o", "digits32")}
 ENCODED = {"imagenet": "imagenet", "digits32": "digits32-s"}
 STORED_SEQUENCES = {"cifar10": "cifar10-p", "imagenet": "imagenet-p"}
 STORED = {"cifar10": "cifar10-c", "cifar100": "cifar100-c", "imagenet": "imagenet-c"}
@@ -77,13 +78,13 @@ def sequence_of(part: Part) -> str:
   return part.data.rpartition(":")[2] if part.condition == "none" else part.condition.split("-")[1]
 
 
-def corrupted(setting: Setting, entries: Sequence[SuiteEntry]) -> list[Part]:
+def corrupted(setting: Setting, entries: Sequence[SuiteEntry], n: int | None = None) -> list[Part]:
   """Puts the entries under every corruption and severity: official files where there are some, or made on the fly."""
   stored = None if setting.generated else STORED.get(setting.base)
   return [
-    Part(f"{stored}:{name}-{level}", "none", tuple(entries), "corruption")
+    Part(f"{stored}:{name}-{level}", "none", tuple(entries), "corruption", n)
     if stored
-    else Part(setting.data, f"{name}-{level}", tuple(entries), "corruption")
+    else Part(setting.data, f"{name}-{level}", tuple(entries), "corruption", n)
     for name in corruptions(setting)
     for level in severities(setting)
   ]
@@ -101,6 +102,8 @@ def corruption_of(part: Part) -> tuple[str, int]:
   return found
 
 
-def naturals(setting: Setting, names: Mapping[str, Sequence[str]], entries: Sequence[SuiteEntry]) -> list[Part]:
-  """Puts the entries on every shifted data set that there is."""
-  return [Part(name, "none", tuple(entries), "natural") for name in names.get(setting.base, ())]
+def naturals(
+  setting: Setting, names: Mapping[str, Sequence[str]], entries: Sequence[SuiteEntry], n: int | None = None
+) -> list[Part]:
+  """Puts the entries on every shifted data set that there is, at most `n` examples of each."""
+  return [Part(name, "none", tuple(entries), "natural", n) for name in names.get(setting.base, ())]

@@ -7,6 +7,9 @@ metrics are computed from the cells that answer them.
   jaxrobust evaluate --suite oodrb --data cifar10      the whole of it
   jaxrobust evaluate --suite oodrb,small --data …      few corruptions, severities, budgets and steps
   jaxrobust evaluate --suite oodrb,generated --data …  corruptions made on the fly where official files are not at hand
+  jaxrobust evaluate --suite robustart,scaled --data … budgets in l1 and l2 for images of another size than the paper's
+
+The numbers of a paper (budgets, steps, how many examples) belong to its suite: what it fixes cannot be asked for.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from jaxrobust.core.budget import Budget
+from jaxrobust.core.budget import Budget, check_norm
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.registry import Registry, unknown_name
 from jaxrobust.evaluation.suites.entry import SuiteEntry
@@ -26,8 +29,12 @@ if TYPE_CHECKING:
   from jaxrobust.evaluation.suites.report import Report
 
 _FILES = ("basic", "ares", "ares_bench", "nas_cell", "oodrb", "robustart")
-OPTIONS = ("small", "generated")
-EPS = Budget("8/255")
+OPTIONS = ("small", "generated", "scaled")
+# The usual budgets of CIFAR-10 (RobustBench; AutoAttack's for l1), where neither a suite nor a user says another.
+USUAL_EPS = {"linf": Budget("8/255"), "l2": Budget("0.5"), "l1": Budget("12")}
+EPS = USUAL_EPS["linf"]
+# Sides of the images of data sets that are read at one size; others are asked.
+SIDES = {"cifar10": 32, "cifar100": 32, "digits32": 32, "imagenet": 224}
 
 Summary = dict[str, Any]
 Metrics = Callable[["Report"], Summary]
@@ -41,9 +48,12 @@ class Setting:
   Attributes:
     data: the classifier's own data set.
     norm, eps: the threat model, where the suite does not fix it.
+    given: which of the two were asked for, and are not only what is usual.
+    side: of the images in pixels; None where it is not known.
     condition: of the data set, for suites without conditions of their own.
     small: as few corruptions, severities, budgets and steps as show that everything works.
     generated: corruptions are made on the fly even where official files exist.
+    scaled: budgets in l1 and l2 that a paper has for 224 pixels follow the size of the images.
   """
 
   data: str
@@ -52,11 +62,33 @@ class Setting:
   condition: str = "none"
   small: bool = False
   generated: bool = False
+  scaled: bool = False
+  given: tuple[str, ...] = ()
+  side: int | None = None
+
+  @classmethod
+  def of(cls, data: str, norm: str | None, eps: str | float | Budget | None, **more: Any) -> Setting:
+    """Returns the setting of what is asked for; what is usual where norm or eps are None or empty."""
+    given = tuple(name for name, value in (("norm", norm), ("eps", eps)) if value not in (None, ""))
+    norm = check_norm(norm or "linf")
+    budget = USUAL_EPS[norm] if eps is None or eps == "" else Budget.parse(eps)
+    return cls(data, norm, budget, given=given, **more)
 
   @property
   def suffix(self) -> str:
     """Tells a form of a suite apart in file names."""
-    return "-small" * self.small + "-generated" * self.generated
+    return "-small" * self.small + "-generated" * self.generated + "-scaled" * self.scaled
+
+  @property
+  def pixels(self) -> int | None:
+    """Returns the side of the images, as measured or as known of the data set."""
+    return self.side or SIDES.get(self.base)
+
+  @property
+  def subset(self) -> int | None:
+    """Returns the size of the subset that the data set's name asks for, if it does."""
+    count = self.data.partition("@")[2]
+    return int(count) if count.isdigit() else None
 
   @property
   def base(self) -> str:
@@ -72,12 +104,21 @@ class Part:
     data, condition: by name.
     entries: what is done there.
     group: what it stands for in the metrics of its suite ("id", "natural", "corruption", …).
+    n: how many examples the paper takes; None for all. Fewer there are fewer.
+    of: how many entries the paper has here, where some of them cannot be had; None for just these.
   """
 
   data: str
   condition: str
   entries: tuple[SuiteEntry, ...]
   group: str = "id"
+  n: int | None = None
+  of: int | None = None
+
+  @property
+  def expected(self) -> int:
+    """Returns how many entries the paper has here."""
+    return len(self.entries) if self.of is None else self.of
 
 
 @dataclass(frozen=True)
@@ -88,6 +129,11 @@ class Suite:
     parts: what is run.
     metrics: of the cells; None where a table of accuracies says it all.
     plain: a set of attacks on whatever data there is, without options or conditions of its own.
+    fixes: which of "norm" and "eps" it fixes, and so refuses.
+    instead: what to run for other budgets.
+    preprocess: how pictures become arrays, where the paper has one way for all networks; empty for the network's own.
+    notes: what the paper's protocol is, where there are two, and what is left out.
+    whole: all parts, of a suite that only some are asked of.
     name, setting: filled in by `make_suite`.
   """
 
@@ -96,6 +142,11 @@ class Suite:
   plain: bool = False
   name: str = "entries"
   setting: Setting = Setting("")
+  fixes: tuple[str, ...] = ()
+  instead: str = ""
+  preprocess: str = ""
+  notes: tuple[str, ...] = ()
+  whole: tuple[Part, ...] = ()
 
   def only(self, pattern: str) -> Suite:
     """Returns the jobs whose `data/condition/attack@eps` matches a shell pattern."""
@@ -105,7 +156,16 @@ class Suite:
       parts += [replace(part, entries=kept)] if kept else []
     if not parts:
       raise InputError(f"no cell of {self.name} matches {pattern!r}")
-    return replace(self, parts=tuple(parts))
+    return replace(self, parts=tuple(parts), whole=self.whole or self.parts)
+
+  def expected(self, group: str, attacked: bool | None = None) -> int:
+    """Returns how many cells the paper has in a group; only those with, or without, an attack if asked for."""
+    count = 0
+    for part in self.whole or self.parts:
+      if part.group == group:
+        wrong = sum(attacked not in (None, entry.attack != "none") for entry in part.entries)
+        count += part.expected - wrong
+    return count
 
 
 def attack_set(setting: Setting, entries: Sequence[SuiteEntry], metrics: Metrics | None = None) -> Suite:
@@ -148,6 +208,10 @@ def make_suite(text: str, setting: Setting) -> Suite:
       raise unknown_name(f"option of suite {name!r}", option, list(OPTIONS))
   setting = replace(setting, **dict.fromkeys(options, True))  # type: ignore[arg-type]
   suite = replace(SUITES[name](setting), name=name, setting=setting)
+  refused = [what for what in suite.fixes if what in setting.given]
+  if refused:
+    what = refused[0]
+    raise InputError(f"suite {name!r} has its paper's own {what}: leave --{what} out, or run {suite.instead}")
   if suite.plain and options:
     raise InputError(f"suite {name!r} is a plain set of attacks; it has no option {options[0]!r}")
   if not suite.plain and setting.condition != "none":

@@ -1,8 +1,12 @@
 """Sums up what a suite says of a classifier: the metrics of its paper, computed from cells alone.
 
 Proportions come with their Wilson interval and n. Averages over cells (R_c, OOD_d, …) are means of such proportions,
-each cell counting alike; they have no interval, because the cells share examples. `<out>/<model>/<suite>.summary.json`
-holds nothing that cannot be computed again from the cell files it lists.
+each cell counting alike; they have no interval, because the cells share examples. Where cells are missing, a number
+says how many of how many it is made of (`cells`, `of`), and what would be built on it is empty unless that is asked
+for.
+
+`<out>/<model>/<suite>@<data>.<threat>.n<n>.seed<seed>.summary.json` holds nothing that cannot be computed again from
+the cell files it lists. A run that is not whole is written as `….partial.summary.json`, beside the whole one.
 """
 
 from __future__ import annotations
@@ -36,7 +40,10 @@ def summarize_suite(report: Report) -> Summary:
     "suite": suite.name + suite.setting.suffix,
     "model": report.model,
     "data": suite.setting.data,
-    "threat": {"norm": suite.setting.norm, "eps": suite.setting.eps.text},
+    "threat": {"norm": suite.setting.norm, "eps": suite.setting.eps.text} if "eps" not in suite.fixes else None,
+    "n": most_examples(report),
+    "seed": report.cells[0].result.cell.seed if report.cells else 0,
+    "partial": is_partial(report),
     **(suite.metrics or attack_metrics)(report),
     "cells": sorted({str(cell.result.cell) for cell in report.cells}),
     "missing": dict(report.missing),
@@ -46,8 +53,7 @@ def summarize_suite(report: Report) -> Summary:
 
 def write_summary(out: str | Path, report: Report, summary: Mapping[str, Any]) -> Path:
   """Stores the summary of a suite beside the cells it was computed from."""
-  suite = report.suite
-  path = Path(out, safe_name(report.model), f"{suite.name}{suite.setting.suffix}.summary.json")
+  path = Path(out, safe_name(report.model), summary_name(report))
   atomic_write(path, dumps(plain(summary, "summary", null_for_nan=True)))
   return path
 
@@ -73,6 +79,29 @@ def query_findings(report: Report) -> list[dict[str, Any]]:
         if count > BLIND_LIMIT * len(examples["robust"]):
           found.append({"kind": BLIND, "cell": cell.entry.title, "examples": count, "text": BLIND_TEXT})
   return found
+
+
+def summary_name(report: Report) -> str:
+  """Returns a file name that no evaluation of other data, threat, number of examples or seed has, nor a partial one."""
+  suite, setting = report.suite, report.suite.setting
+  threat = "" if "eps" in suite.fixes else f".{setting.norm}-{setting.eps.text.replace('/', '_')}"
+  norm = f".{setting.norm}" if suite.fixes == ("eps",) else ""
+  seed = report.cells[0].result.cell.seed if report.cells else 0
+  partial = ".partial" if is_partial(report) else ""
+  where = safe_name(setting.data)
+  name = f"{suite.name}{setting.suffix}@{where}{threat}{norm}.n{most_examples(report)}.seed{seed}"
+  return f"{name}{partial}.summary.json"
+
+
+def most_examples(report: Report) -> int:
+  """Returns the number of examples of the largest cell."""
+  return max((cell.result.cell.n for cell in report.cells), default=0)
+
+
+def is_partial(report: Report) -> bool:
+  """Tells whether cells of the suite are missing: of data or attacks that are not there, or not asked for."""
+  asked = sum(part.expected for part in report.suite.whole or report.suite.parts)
+  return len(report.cells) < asked
 
 
 def attack_metrics(report: Report) -> Summary:

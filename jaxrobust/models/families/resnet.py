@@ -12,7 +12,7 @@ import functools
 from flax import linen as nn
 
 from jaxrobust.core.types import Array
-from jaxrobust.models.layers.basic import batch_norm, global_pool, max_pool
+from jaxrobust.models.layers.basic import batch_norm, gelu, global_pool, max_pool
 from jaxrobust.models.layers.conv import Conv
 from jaxrobust.models.registry import MODELS, cifar_spec, imagenet_spec
 
@@ -26,6 +26,7 @@ class ResidualBlock(nn.Module):
     bottleneck: three convolutions, the last four times as wide, instead of two.
     groups, base_width: cardinality, and the width of a group where features is 64.
     shortcut: name of the projection ("downsample" or "shortcut").
+    smooth: GELU instead of ReLU, throughout.
   """
 
   features: int
@@ -34,6 +35,7 @@ class ResidualBlock(nn.Module):
   groups: int = 1
   base_width: int = 64
   shortcut: str = "downsample"
+  smooth: bool = False
 
   @nn.compact
   def __call__(self, x: Array, train: bool = False) -> Array:
@@ -42,19 +44,19 @@ class ResidualBlock(nn.Module):
     sizes = [(out, 3, self.stride, 1), (out, 3, 1, 1)]
     if self.bottleneck:
       sizes = [(width, 1, 1, 1), (width, 3, self.stride, self.groups), (out, 1, 1, 1)]
-    y = x
+    y, act = x, gelu if self.smooth else nn.relu
     for index, (features, size, stride, groups) in enumerate(sizes, 1):
       y = Conv(features, size, stride, size // 2, groups=groups, use_bias=False, name=f"conv{index}")(y)
       y = batch_norm(train, f"bn{index}")(y)
-      y = nn.relu(y) if index < len(sizes) else y
+      y = act(y) if index < len(sizes) else y
     if self.stride != 1 or x.shape[-1] != out:
       x = Conv(out, 1, self.stride, use_bias=False, name=f"{self.shortcut}_0")(x)
       x = batch_norm(train, f"{self.shortcut}_1")(x)
-    return nn.relu(y + x)
+    return act(y + x)
 
 
 class ResNet(nn.Module):
-  """Four stages of blocks; `cifar` takes the stem and the names of pytorch-cifar."""
+  """Four stages of blocks; `cifar` takes the stem and the names of pytorch-cifar, `smooth` has GELU instead of ReLU."""
 
   depths: tuple[int, ...]
   bottleneck: bool = True
@@ -62,20 +64,21 @@ class ResNet(nn.Module):
   base_width: int = 64
   cifar: bool = False
   num_classes: int = 1000
+  smooth: bool = False
 
   @nn.compact
   def __call__(self, x: Array, train: bool = False) -> Array:
     x = Conv(64, 3 if self.cifar else 7, 1 if self.cifar else 2, 1 if self.cifar else 3, use_bias=False, name="conv1")(
       x
     )
-    x = nn.relu(batch_norm(train, "bn1")(x))
+    x = (gelu if self.smooth else nn.relu)(batch_norm(train, "bn1")(x))
     if not self.cifar:
       x = max_pool(x, 3, 2, 1)
     shortcut = "shortcut" if self.cifar else "downsample"
     for stage, depth in enumerate(self.depths):
       for index in range(depth):
         stride = 2 if stage > 0 and index == 0 else 1
-        sizes = (64 * 2**stage, stride, self.bottleneck, self.groups, self.base_width, shortcut)
+        sizes = (64 * 2**stage, stride, self.bottleneck, self.groups, self.base_width, shortcut, self.smooth)
         x = ResidualBlock(*sizes, name=f"layer{stage + 1}_{index}")(x, train)
     return nn.Dense(self.num_classes, name="linear" if self.cifar else "fc")(global_pool(x))
 
@@ -96,6 +99,11 @@ _SIZES = (
 for _name, *_options in _SIZES:
   _build = functools.partial(ResNet, *_options)
   MODELS.register(_name)(imagenet_spec(_build, f"{_name}, stride on the 3×3 convolution", f"timm:{_name}"))
+  if _name in ("resnet50", "resnet152", "wide_resnet50_2"):
+    # ARES-Bench trained two of its networks so; their tensors have the names of the others'.
+    MODELS.register(f"{_name}_gelu")(
+      imagenet_spec(functools.partial(_build, smooth=True), f"{_name} with GELU (ARES-Bench, Liu et al. 2023)")
+    )
   if _name.startswith("resnet"):
     MODELS.register(f"cifar-{_name}")(
       cifar_spec(functools.partial(_build, cifar=True), f"{_name} with a 3×3 stem for 32 pixels (pytorch-cifar)")

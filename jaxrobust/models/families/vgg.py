@@ -33,6 +33,11 @@ class VGG(nn.Module):
   drop_rate: float = 0.5
   noise: tuple[float, float] = (0.0, 0.0)
 
+  @property
+  def evaluation_rngs(self) -> tuple[str, ...]:
+    """The streams that it draws from in evaluation too."""
+    return ("noise",) if any(self.noise) else ()
+
   @nn.compact
   def __call__(self, x: Array, train: bool = False) -> Array:
     number = 0
@@ -89,7 +94,7 @@ for _name, _depths in DEPTHS.items():
 MODELS.register("rse-vgg16")(
   cifar_spec(
     functools.partial(VGG, DEPTHS["vgg16"], True, True, noise=(0.2, 0.1)),
-    "VGG-16 with noise before every convolution, in evaluation too (RSE); needs the rng 'noise'",
+    "VGG-16 with noise before every convolution, in evaluation too (RSE)",
   )
 )
 MODELS.register("alexnet")(imagenet_spec(AlexNet, "AlexNet, one column", "torchvision:alexnet"))

@@ -1,6 +1,8 @@
 """Vision transformers: ViT (arXiv:2010.11929), DeiT (arXiv:2012.12877) and the ConvStem variants of arXiv:2303.01870.
 
-Layer names and evaluation settings are timm's. The class token is read out after a last layer norm. Drop rates are
+Layer names and evaluation settings are timm's. The class token is read out after a last layer norm; networks that MAE
+was fine-tuned into (arXiv:2111.06377) read the mean of all others and normalize that. CLIP's image encoder
+(arXiv:2103.00020) normalizes before the first block too, has patches without bias and QuickGELU. Drop rates are
 zero unless asked for, as in timm. Dropout follows the ViT paper: after the position embedding and after every linear
 layer except those of queries, keys and values.
 """
@@ -37,6 +39,8 @@ class ViT(nn.Module):
     conv_stem: whether four strided convolutions replace the patch embedding (patches of 16 pixels then).
     layer_scale: initial value of the learned factors on the branches (DeiT III); None has none.
     embed_class: whether the class token gets a position embedding of its own.
+    pooled: whether the mean of the patches' tokens is read out instead of the class token (MAE's fine-tuned networks).
+    clip: whether it is built as CLIP's image encoder.
   """
 
   patch_size: int
@@ -49,6 +53,8 @@ class ViT(nn.Module):
   embed_class: bool = True
   drop_rate: float = 0.0
   drop_path_rate: float = 0.0
+  pooled: bool = False
+  clip: bool = False
 
   @nn.compact
   def __call__(self, x: Array, train: bool = False, hide: Hide = jnp.add, tokens: bool = False) -> Array:
@@ -56,17 +62,27 @@ class ViT(nn.Module):
     if self.conv_stem:
       x = ConvStem((48, 96, 192, 384), (2, 2, 2, 2), self.features, name="patch_embed.proj.stem")(x)
     else:
-      x = PatchConv(self.features, self.patch_size, name="patch_embed.proj")(x)
+      x = PatchConv(self.features, self.patch_size, not self.clip, name="patch_embed.proj")(x)
     x = x.reshape(x.shape[0], -1, self.features)
     x = dropout(self._embed_position(x, hide), self.drop_rate, train)
+    epsilon = 1e-5 if self.clip else 1e-6
+    if self.clip:
+      x = layer_norm("norm_pre", epsilon)(x)
     for index, rate in enumerate(depth_rates(self.drop_path_rate, (self.depth,))[0]):
       block = TransformerBlock(
-        self.num_heads, layer_scale=self.layer_scale, drop_rate=self.drop_rate, drop_path=rate, name=f"blocks_{index}"
+        self.num_heads,
+        epsilon=epsilon,
+        layer_scale=self.layer_scale,
+        drop_rate=self.drop_rate,
+        drop_path=rate,
+        quick=self.clip,
+        name=f"blocks_{index}",
       )
       x = block(x, train)
+    norm = layer_norm("fc_norm" if self.pooled else "norm", epsilon)
     if tokens:
-      return layer_norm("norm")(x)
-    return dense(self.num_classes, "head")(layer_norm("norm")(x[:, 0]))
+      return norm(x)
+    return dense(self.num_classes, "head")(norm(x[:, 1:].mean(1) if self.pooled else x[:, 0]))
 
   def _embed_position(self, x: Array, hide: Hide) -> Array:
     token = self.param("cls_token", nn.initializers.normal(1e-6), (1, 1, self.features))
@@ -98,6 +114,29 @@ for _size, _patch in (("small", 16), ("base", 16), ("base", 32), ("large", 16)):
   _text = f"ViT-{_size[0].upper()}/{_patch} (Dosovitskiy et al. 2021)"
   MODELS.register(_name)(
     _imagenet(_build(_size, _patch), _text, f"timm:{_name}", mean=INCEPTION_MEAN, std=INCEPTION_STD)
+  )
+
+for _size in ("base", "large"):
+  _name = f"vit_{_size}_patch16_224"
+  MODELS.register(f"{_name}_mae")(
+    _imagenet(_build(_size, 16, pooled=True), f"ViT-{_size[0].upper()}/16 as MAE is fine-tuned (He et al. 2022)")
+  )
+
+# OpenAI's normalization; its networks resize with bicubic interpolation and cut nothing off.
+_CLIP_MEAN, _CLIP_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
+for _size, _patch in (("base", 16), ("base", 32), ("large", 14)):
+  _name = f"vit_{_size}_patch{_patch}_clip_quickgelu_224"
+  _text = f"ViT-{_size[0].upper()}/{_patch}, CLIP's image encoder (Radford et al. 2021)"
+  MODELS.register(_name)(
+    imagenet_spec(
+      _build(_size, _patch, clip=True),
+      _text,
+      f"timm:{_name}",
+      mean=_CLIP_MEAN,
+      std=_CLIP_STD,
+      crop_fraction=1.0,
+      interpolation="bicubic",
+    )
   )
 
 for _size in ("tiny", "small", "base"):

@@ -56,16 +56,23 @@ def depth_rates(rate: float, depths: Sequence[int]) -> list[list[float]]:
   return [rates[start:stop] for start, stop in itertools.pairwise(np.cumsum((0, *depths)))]
 
 
+def quick_gelu(x: Array) -> Array:
+  """Returns x sigmoid(1.702 x), the approximation of GELU that CLIP's networks were trained with (arXiv:2103.00020)."""
+  return x * nn.sigmoid(1.702 * x)
+
+
 class Mlp(nn.Module):
-  """Two linear layers with an exact GELU between them."""
+  """Two linear layers with an exact GELU, or CLIP's approximation of it, between them."""
 
   hidden: int
   drop_rate: float = 0.0
+  quick: bool = False
 
   @nn.compact
   def __call__(self, x: Array, train: bool = False) -> Array:
     features = x.shape[-1]
-    x = dropout(gelu(dense(self.hidden, "fc1")(x)), self.drop_rate, train)
+    act = quick_gelu if self.quick else gelu
+    x = dropout(act(dense(self.hidden, "fc1")(x)), self.drop_rate, train)
     return dropout(dense(features, "fc2")(x), self.drop_rate, train)
 
 
@@ -98,11 +105,12 @@ class TransformerBlock(nn.Module):
   layer_scale: float | None = None
   drop_rate: float = 0.0
   drop_path: float = 0.0
+  quick: bool = False
 
   @nn.compact
   def __call__(self, x: Array, train: bool = False) -> Array:
     attention = Attention(self.num_heads, self.qkv_bias, self.drop_rate, name="attn")
-    mlp = Mlp(int(x.shape[-1] * self.mlp_ratio), self.drop_rate, name="mlp")
+    mlp = Mlp(int(x.shape[-1] * self.mlp_ratio), self.drop_rate, self.quick, name="mlp")
     x = x + self._scaled("ls1", attention(layer_norm("norm1", self.epsilon)(x), train), train)
     return x + self._scaled("ls2", mlp(layer_norm("norm2", self.epsilon)(x), train), train)
 

@@ -81,14 +81,16 @@ class PatchConv(nn.Module):
 
   features: int
   size: int
+  use_bias: bool = True
 
   @nn.compact
   def __call__(self, images: Array) -> Array:
     shape = (self.size, self.size, images.shape[-1], self.features)
     kernel = self.param("kernel", nn.initializers.lecun_normal(), shape)
-    bias = self.param("bias", nn.initializers.zeros_init(), (self.features,))
     out = patchify(images, self.size) @ jnp.asarray(kernel, images.dtype).reshape(-1, self.features)
-    return out + jnp.asarray(bias, out.dtype)
+    if not self.use_bias:
+      return out
+    return out + jnp.asarray(self.param("bias", nn.initializers.zeros_init(), (self.features,)), out.dtype)
 
 
 class ConvStem(nn.Module):

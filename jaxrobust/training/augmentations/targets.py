@@ -16,9 +16,13 @@ from jaxrobust.training.technique import TECHNIQUES, Batch, Mixing
 @TECHNIQUES.register("label-smoothing")
 @dataclass(frozen=True)
 class LabelSmoothing(Mixing):
-  """targets <- (1 - a) targets + a / C; Szegedy et al. 2016 (arXiv:1512.00567); a = 0.1 in RobustART and ARES-Bench."""
+  """targets <- (1 - a) targets + a / C; Szegedy et al. 2016 (arXiv:1512.00567); a = 0.1 in RobustART and ARES-Bench.
+
+  With `others` the share a goes to the other classes alone, a / (C - 1) each, as RobustART writes it (appendix C).
+  """
 
   amount: float = 0.1
+  others: bool = False
 
   def __post_init__(self) -> None:
     if not 0 <= self.amount < 1:
@@ -27,7 +31,8 @@ class LabelSmoothing(Mixing):
   def mix(self, batch: Batch, key: Array) -> Batch:
     del key
     classes = batch.targets.shape[-1]
-    return batch._replace(targets=(1 - self.amount) * batch.targets + self.amount / classes)
+    rest = (1 - batch.targets) / (classes - 1) if self.others else 1 / classes
+    return batch._replace(targets=(1 - self.amount) * batch.targets + self.amount * rest)
 
 
 @TECHNIQUES.register("mixup")

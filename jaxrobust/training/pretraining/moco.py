@@ -13,6 +13,7 @@ both views come from one distribution (v3).
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,6 +96,9 @@ class MoCoV3(Objective):
     _check(self.temperature, self.momentum)
 
   def wrap(self, module: nn.Module) -> nn.Module:
+    if self.frozen_patches and "hide" not in inspect.signature(type(module).__call__).parameters:
+      kind = type(module).__name__
+      raise InputError(f"{kind} has no patches to freeze: --options.moco-v3.frozen_patches=false, or a transformer")
     backbone = module.clone(num_classes=self.hidden)
     return Contrast(backbone, self.features, self.hidden, normalized=True, predictor=True, momentum=True)
 

@@ -138,9 +138,13 @@ def paired(network: Network, batch: Batch, context: Context, loss: PairLoss, wei
 
 @dataclasses.dataclass(frozen=True)
 class AdversarialTraining(InnerMaximization):
-  """Cross-entropy on crafted images, blended with `clean` parts of it on the images as they are."""
+  """Cross-entropy on crafted images, blended with `clean` parts of it on the images as they are.
+
+  Batch norm sees the two one after the other or, with `together`, as one batch of twice the size.
+  """
 
   clean: float = 0.0
+  together: bool = False
 
   def __post_init__(self) -> None:
     super().__post_init__()
@@ -151,10 +155,14 @@ class AdversarialTraining(InnerMaximization):
     return self.search(batch, context)
 
   def loss(self, network: Network, batch: Batch, context: Context) -> Losses:
-    logits, stats = network(context.crafted, context.batch_stats)
+    if self.clean and self.together:
+      both, stats = network(jnp.concatenate([context.crafted, batch.images]), context.batch_stats)
+      logits, plain = jnp.split(both, 2)
+    else:
+      logits, stats = network(context.crafted, context.batch_stats)
+      plain, stats = network(batch.images, stats) if self.clean else (logits, stats)
     values = soft_cross_entropy(context.margin(logits, batch.targets), batch.targets)
     if self.clean:
-      plain, stats = network(batch.images, stats)
       clean = soft_cross_entropy(context.margin(plain, batch.targets), batch.targets)
       values = (1 - self.clean) * values + self.clean * clean
     return Losses(values, logits, stats)

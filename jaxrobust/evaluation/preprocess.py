@@ -1,0 +1,44 @@
+"""How a network sees pictures: the preprocessing of its published evaluation, by what is known of it."""
+
+from __future__ import annotations
+
+import os
+
+from jaxrobust.core.classifier import Classifier
+from jaxrobust.data.preprocessing import preprocessing_name
+from jaxrobust.models.registry import MODELS, ModelSpec
+from jaxrobust.models.zoo import find_classifier, read_metadata
+
+# Below this side nobody cuts a border away.
+SMALL_SIDE = 96
+
+
+def spec_preprocessing(spec: ModelSpec) -> str:
+  """Returns what a network of an architecture is evaluated with.
+
+  >>> spec_preprocessing(MODELS["resnet50"]), spec_preprocessing(MODELS["resnet20"])
+  ('resize256-crop224', 'resize32-crop32')
+  """
+  return preprocessing_name(spec.input_size[0], spec.crop_fraction, spec.interpolation)
+
+
+def model_preprocessing(folder: str | os.PathLike) -> str:
+  """Returns what a saved classifier is evaluated with: its notes say, or else its architecture; empty if unknown."""
+  metadata = read_metadata(find_classifier(folder))
+  if metadata is None:
+    return ""
+  said = metadata["notes"].get("preprocess")
+  if isinstance(said, str) and said:
+    return said
+  return spec_preprocessing(MODELS[metadata["arch"]]) if metadata["arch"] in MODELS else ""
+
+
+def preprocessing_for(classifier: Classifier) -> str:
+  """Returns what suits a classifier of which only the size of its images is known; empty if not even that."""
+  side = side_of(classifier)
+  return "" if side is None else preprocessing_name(side, 1.0 if side < SMALL_SIDE else 0.875)
+
+
+def side_of(classifier: Classifier) -> int | None:
+  """Returns the side of the images that a classifier takes, if it says so."""
+  return None if classifier.input_shape is None else classifier.input_shape[0]

@@ -1,0 +1,40 @@
+"""What each suite asks for on ImageNet, line by line as its paper has it: the texts in tests/golden/suites.
+
+Sources of the numbers, by suite (section, table or appendix of the paper):
+  robustart   F.3: l1 100/400/1600, l2 0.5/2/8, linf 0.5/2/8 over 255; PGD and MIM 20 steps of 3/40 eps; DDN 10 steps;
+  C&W
+              5 searches of 100 steps of 0.001. E.4.2: AUPR over ImageNet-O's 200 classes. E.3.3: 3 decoders, 11
+              resizes.
+  ares        section 5: 1,000 random images, linf 16/255 and normalized l2 √0.001. B: 20 steps of 0.15 eps, DeepFool
+  100,
+              C&W 100 iterations, 10 and 20 for the strength curve.
+  ares-bench  4.2: 1,000 random images. A: linf 4/255 in steps of 1/255, l2 0.5 in steps of 1.0, PGD-100. Table 1: ten
+  sets. oodrb       3: linf 4/255; unforeseen linf 8/255, l2 1, PPGD and LPA 0.5, StAdv 0.05, ReColor 0.06. B.1: 5,000
+  images. nas-cell    3.2: FGSM at 11 budgets, PGD-40, APGD and Square at 7.
+"""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+
+from tests.cli.calling import call
+
+GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "suites"
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("suite", sorted(path.stem for path in GOLDEN.glob("*.txt")))
+def test_a_dry_run_prints_the_numbers_of_the_paper(suite, monkeypatch):
+  monkeypatch.delenv("JAXROBUST_DATASETS", raising=False)
+  code, out, err = call("evaluate", "--suite", suite, "--data", "imagenet", "--dry_run")
+  assert (code, err) == (0, "") and out == (GOLDEN / f"{suite}.txt").read_text()
+
+
+@pytest.mark.smoke
+def test_a_dry_run_follows_its_options():
+  words = ("evaluate", "--suite=ares-bench", "--data=imagenet@200", "--dry_run", "--only=imagenet*/clean/*fgsm*")
+  assert "200 of 50000 examples" in call(*words)[1] and "pgd" not in call(*words)[1]
+  assert "resize272-crop240 " not in call(*words, "--preprocess=resize272-crop240")[1]
+  assert "preprocessing: resize272-crop240\n" in call(*words, "--preprocess=resize272-crop240")[1]
