@@ -96,6 +96,7 @@ class EncodedSource:
     preprocessing: as `make_preprocessing` reads it.
     judging: among which classes answers are judged, and which are right.
     listed: file names whose order subsets follow before any other; empty for the pinned order alone.
+    arranged: files are in the pinned order already: a subset of a subset is the smaller one of the whole.
   """
 
   name: str
@@ -106,6 +107,7 @@ class EncodedSource:
   preprocessing: str = "resize256-crop224"
   judging: Judging = USUALLY
   listed: Sequence[str] = ()
+  arranged: bool = False
   in_bytes: ClassVar[bool] = True
 
   def __post_init__(self) -> None:
@@ -121,6 +123,8 @@ class EncodedSource:
   @functools.cached_property
   def order(self) -> np.ndarray:
     """The order that subsets are taken in: files lie class by class, so the first of them are no sample."""
+    if self.arranged:
+      return np.arange(len(self))
     pinned = balanced_order(self.labels, [file.rpartition("/")[2] for file in self.files])
     return listed_order(self.files, self.listed, pinned) if self.listed else pinned
 
@@ -201,7 +205,7 @@ class EncodedSource:
     """n examples, every class in proportion: the first n of the pinned order."""
     if not 1 <= n <= len(self):
       raise InputError(f"{self.name} has {len(self)} examples; cannot take {n} of them")
-    return self.select(self.order[:n])
+    return dataclasses.replace(self.select(self.order[:n]), arranged=True)
 
   def seen_at(self, preprocessing: str) -> EncodedSource:
     """The same pictures as a network wants them; files that have their size already (ImageNet-C) are only scaled."""

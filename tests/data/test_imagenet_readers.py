@@ -83,6 +83,7 @@ def test_any_number_of_files_has_every_class_alike(root, n):
   assert counts.sum() == n and counts.max() - counts.min() <= 1
   np.testing.assert_array_equal(load_data(f"cinic10@{n}").take(np.arange(n))[1], part.labels)
   assert part.files == source.subset(80).files[:n], "a larger subset goes on where a smaller one ends"
+  assert part.files == source.subset(70 if n <= 70 else 80).subset(n).files
 
 
 def test_subsets_of_sets_made_from_one_another_pair_up(root):

@@ -21,7 +21,7 @@ def main(out: str, suite: str) -> None:
 
   die_after_saves()
   options = RunOptions(EngineOptions.for_platform(8), save_seconds=0.0, quiet=True, save_images=2)
-  report = evaluate(digits_classifier(), "digits32", suite, eps="16/255", n=20, name="means", out=out, options=options)
+  report = evaluate(digits_classifier(), "digits32", suite, n=20, name="means", out=out, options=options)
   write_summary(out, report, summarize_suite(report))
 
 

@@ -28,10 +28,12 @@ def network(tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("suite", ["oodrb", "robustart,small", "ares,small", "ares-bench,small", "nas-cell,small"])
+@pytest.mark.parametrize(
+  "suite", ["oodrb", "robustart,small,scaled", "ares,small", "ares-bench,small", "nas-cell,small"]
+)
 def test_every_suite_completes_on_a_convolutional_network(network, suite, tmp_path):
   options = RunOptions(EngineOptions.for_platform(16), quiet=True)
-  report = evaluate(network, "digits32", suite, eps="8/255", n=16, name="cnn", out=tmp_path, options=options)
+  report = evaluate(network, "digits32", suite, n=16, name="cnn", out=tmp_path, options=options)
   assert not report.missing and len(list(tmp_path.rglob("*.timing.json"))) <= len(report.results)
   summary = summarize_suite(report)
   assert summary["metrics"] and len(summary["cells"]) <= len(report.results)
