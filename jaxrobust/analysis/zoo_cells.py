@@ -12,7 +12,7 @@ from __future__ import annotations
 import datetime
 import fnmatch
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -61,7 +61,7 @@ def read_cells(root: str | os.PathLike, data: str = "", attack: str = "", date: 
   problems: list[str] = []
   results = list(load_results(root, lambda error: problems.append(str(error))))
   zoo = cells_zoo(results, data, attack)
-  day = date or _last_change(root)
+  day = date or last_change(root)
   return Zoo(zoo.models, zoo.columns, zoo.labels, f"{os.fspath(root)}: {zoo.source}", day, (), (*problems, *zoo.notes))
 
 
@@ -76,6 +76,32 @@ def cells_zoo(results: Iterable[Result], data: str = "", attack: str = "") -> Zo
   Returns:
     The zoo, without a date.
   """
+  best = _largest(results)
+  if not best:
+    raise InputError("no cell holds an accuracy: there is no zoo to analyze")
+  base = _base(best, data)
+  return _zoo(best, base, _threat([result.cell for result in best], base, attack))
+
+
+def cells_zoos(results: Iterable[Result]) -> list[Zoo]:
+  """Makes every zoo that cells allow: one per data set, and per attack that was used both without and under a shift.
+
+  Args:
+    results: cells of any models, data, attacks and conditions.
+
+  Returns:
+    Zoos of at least three models, without dates.
+  """
+  best = _largest(results)
+  sets = {result.cell.data.partition("-c:")[0] for result in best}
+  zoos = []
+  for base in sorted({base_of(name, sets) for name in sets}):
+    here, there = _attacks_of([result.cell for result in best], base)
+    zoos += [_zoo(best, base, threat) for threat in sorted(here & there) or [""]]
+  return [zoo for zoo in zoos if len(zoo) > 2]
+
+
+def _largest(results: Iterable[Result]) -> list[Result]:
   best: dict[tuple, Result] = {}
   for result in results:
     cell = result.cell
@@ -83,13 +109,13 @@ def cells_zoo(results: Iterable[Result], data: str = "", attack: str = "") -> Zo
     known = accuracy_of(result) is not None and transfer_source(cell.attack) is None
     if known and (key not in best or (cell.n, -cell.seed) > (best[key].cell.n, -best[key].cell.seed)):
       best[key] = result
-  if not best:
-    raise InputError("no cell holds an accuracy: there is no zoo to analyze")
-  base = _base(best.values(), data)
-  threat = _threat([result.cell for result in best.values()], base, attack)
+  return list(best.values())
+
+
+def _zoo(best: Sequence[Result], base: str, threat: str) -> Zoo:
   table: dict[Measured, dict[str, float]] = {}
   sizes: dict[str, set[int]] = {}
-  for result in best.values():
+  for result in best:
     place = measured(result.cell, base, threat, threat_name(result.config, result.cell.attack))
     if place is not None:
       table.setdefault(place, {})[result.cell.model] = 100.0 * (accuracy_of(result) or 0.0)
@@ -97,12 +123,12 @@ def cells_zoo(results: Iterable[Result], data: str = "", attack: str = "") -> Zo
   models = tuple(sorted({model for values in table.values() for model in values}))
   notes = [f"{group}: cells of {', '.join(map(str, sorted(n)))} examples" for group, n in sizes.items() if len(n) > 1]
   columns = _columns(table, models)
-  abouts = {result.cell.model: describe_model(result.config, result.provenance) for result in best.values()}
+  abouts = {result.cell.model: describe_model(result.config, result.provenance) for result in best}
   params = np.array([_or_nan(abouts[model]["params"]) for model in models])
   if np.isfinite(params).any():
     columns["params"] = params
   labels = {name: tuple(abouts[model][name] or "" for model in models) for name in ("arch", "family", "technique")}
-  sources = {result.cell.model: result.provenance.get("source") for result in best.values()}
+  sources = {result.cell.model: result.provenance.get("source") for result in best}
   labels["source"] = tuple(str(sources[model] or "") for model in models)
   return Zoo(models, columns, labels, f"{base}, {threat or 'no attack'}", "", (), tuple(notes))
 
@@ -173,8 +199,8 @@ def _base(results: Iterable[Result], data: str) -> str:
   return bases[0]
 
 
-def _threat(cells: list[Cell], base: str, pattern: str) -> str:
-  """Finds the attack that was used both without and under a shift; "" where there is none."""
+def _attacks_of(cells: Sequence[Cell], base: str) -> tuple[set[str], set[str]]:
+  """Returns the attacks that were used without a shift, and those used under one."""
   here: set[str] = set()
   there: set[str] = set()
   for cell in cells:
@@ -183,6 +209,12 @@ def _threat(cells: list[Cell], base: str, pattern: str) -> str:
     place = measured(cell, base, cell.id)
     if place is not None:
       (here if place.group == "id" else there).add(cell.id)
+  return here, there
+
+
+def _threat(cells: Sequence[Cell], base: str, pattern: str) -> str:
+  """Finds the attack that was used both without and under a shift; "" where there is none."""
+  here, there = _attacks_of(cells, base)
   found = sorted(here & there) or sorted(here)
   if pattern:
     found = sorted(name for name in here if fnmatch.fnmatchcase(name, pattern))
@@ -224,7 +256,8 @@ def _or_nan(value: int | None) -> float:
   return float("nan") if value is None else float(value)
 
 
-def _last_change(root: str | os.PathLike) -> str:
+def last_change(root: str | os.PathLike) -> str:
+  """Returns the day on which the last cell of a local folder was changed; nothing for other addresses."""
   folder = Path(root)
   times = [path.stat().st_mtime for path in folder.rglob("*.json")] if folder.is_dir() else []
   return datetime.datetime.fromtimestamp(max(times), datetime.UTC).date().isoformat() if times else ""

@@ -31,5 +31,7 @@ def run(argv: list[str]) -> int:
   if config.plots == "auto" and not there:
     print("no plots: they need matplotlib (pip install 'jaxrobust[report]')")
   print(f"{written.models} models, {written.cells} cells, {written.plots} plots; tables are in {config.out}/tables")
+  if written.suites or written.zoos:
+    print(f"{written.suites} boards of suites, {written.zoos} zoos with OOD trends ({config.out}/trends)")
   print(f"the page is {written.page}")
   return 0

@@ -12,9 +12,9 @@ from jaxrobust.core.errors import InputError
 from jaxrobust.core.registry import unknown_name
 
 DEFAULTS = {"root": "results", "format": "table", "out": ""}
-USAGE = """SQL over the tables cells and findings of a results folder (local, or gs://… and the like), or one of
+USAGE = """SQL over the tables cells, metrics and findings of a results folder (local, gs://… and the like), or one of
   jaxrobust results                                    what is there
-  jaxrobust results import FORMAT PATH --root=RESULTS  numbers of robustbench, oodrobustbench or nas, as cells
+  jaxrobust results import FORMAT PATH --root=RESULTS  numbers of robustbench, oodrobustbench or nas, as cells or tables
   jaxrobust results export FORMAT OUT --root=RESULTS   cells as files of that benchmark
   jaxrobust results migrate --root=RESULTS             rewrites cells of earlier schemas
   jaxrobust results crossings --root=RESULTS           where the robustness curves of two models cross
@@ -79,7 +79,7 @@ def _exchange(action: str, name: str, path: str, root: str) -> int:
 
   if action == "import":
     written = import_results(name, path, root)
-    print(f"{len(written)} new cells in {root}")
+    print(f"{len(written)} new files in {root}")
   else:
     written = export_results(name, root, path, lambda error: print(f"finding: {error}", file=sys.stderr))
     print(f"{len(written)} files in {path}")

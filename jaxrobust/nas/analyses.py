@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxrobust.core.errors import InputError
-from jaxrobust.models.families.nas_bench_201 import EDGES, OPERATIONS, all_cells, operations_of
+from jaxrobust.core.nas_cells import EDGES, OPERATIONS, all_cells, operations_of
 from jaxrobust.nas.rank_correlation import kendall_map
 from jaxrobust.nas.space import id_of, kernel_params
 from jaxrobust.nas.table import Table

@@ -25,8 +25,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrobust.core.errors import InputError
+from jaxrobust.core.nas_cells import OPERATIONS, all_cells
 from jaxrobust.core.types import Array
-from jaxrobust.models.families.nas_bench_201 import OPERATIONS, all_cells
 from jaxrobust.nas.pareto import Scale
 from jaxrobust.nas.search import Landscape
 

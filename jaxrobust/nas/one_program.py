@@ -32,8 +32,9 @@ import jax.numpy as jnp
 
 from jaxrobust.core.classifier import Classifier, normalized
 from jaxrobust.core.errors import InputError
+from jaxrobust.core.nas_cells import CONV1, CONV3, EDGES, OPERATIONS
 from jaxrobust.core.types import Array
-from jaxrobust.models.families.nas_bench_201 import CONV1, CONV3, EDGES, MEAN, OPERATIONS, STD, NasBench201
+from jaxrobust.models.families.nas_bench_201 import MEAN, STD, NasBench201
 from jaxrobust.nas.initial import torch_default
 from jaxrobust.nas.traced_cell import TracedNetwork
 

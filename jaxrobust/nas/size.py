@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jaxrobust.models.families.nas_bench_201 import CONV1, CONV3
+from jaxrobust.core.nas_cells import CONV1, CONV3
 from jaxrobust.nas.space import kernel_params
 
 

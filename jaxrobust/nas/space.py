@@ -1,6 +1,6 @@
 """The 15,625 cells of NAS-Bench-201: ids, strings, which are isomorphic, which edges are live, who is next to whom.
 
-Nothing here needs a data file: ids come from the authors' generator (`models.nas_bench_201.all_cells`). A cell is its
+Nothing here needs a data file: ids come from the authors' generator (`core.nas_cells.all_cells`). A cell is its
 id, or the tuple of its six operations by edge.
 
   >>> len(representatives()), isomorph(3365)
@@ -15,15 +15,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from jaxrobust.core.errors import InputError
-from jaxrobust.models.families.nas_bench_201 import (
+from jaxrobust.core.nas_cells import (
   CONV1,
   CONV3,
   EDGES,
   NONE,
   OPERATIONS,
-  SKIP,
   all_cells,
   cell_string,
+  isomorphs,
   operations_of,
 )
 
@@ -68,49 +68,6 @@ def parse_string(text: str) -> tuple[int, ...]:
     if cell_string(operations) == text:
       return operations
   raise InputError(f"not a cell of NAS-Bench-201: {text!r}")
-
-
-def canonical(operations: Sequence[int], consider_zero: bool | None = True) -> str:
-  """Writes a cell so that isomorphic cells are written alike: the authors' `to_unique_str`.
-
-  Node 0 is "0". An in-edge is "#" if its operation is none or its source is exactly "#", the source itself if it is a
-  skip, else "(source)@operation"; a node is the sorted sum of its in-edges. This is not functional equivalence: "#+#"
-  is not taken for zero and nested sums are not flattened. The published data set is indexed by it, so it stays.
-
-  Args:
-    operations: by edge.
-    consider_zero: False leaves out the rule for none (12,751 classes), None also that for skips (15,625).
-
-  Returns:
-    The string of the output node.
-  """
-  nodes = ["0"]
-  for target in range(1, 4):
-    parts = []
-    for operation, (source, to) in zip(operations, EDGES, strict=True):
-      if to != target:
-        continue
-      if consider_zero and (operation == NONE or nodes[source] == "#"):
-        parts.append("#")
-      elif consider_zero is not None and operation == SKIP:
-        parts.append(nodes[source])
-      else:
-        parts.append(f"({nodes[source]})@{OPERATIONS[operation]}")
-    nodes.append("+".join(sorted(parts)))
-  return nodes[3]
-
-
-@functools.cache
-def isomorphs() -> np.ndarray:
-  """Lists for each id the smallest id of its class, the one that the robustness data set holds.
-
-  Returns:
-    (15625,) read-only array.
-  """
-  first: dict[str, int] = {}
-  table = np.array([first.setdefault(canonical(cell), uid) for uid, cell in enumerate(all_cells().tolist())])
-  table.flags.writeable = False
-  return table
 
 
 def isomorph(uid: int) -> int:

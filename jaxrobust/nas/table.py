@@ -19,9 +19,8 @@ from typing import Any
 import numpy as np
 
 from jaxrobust.core.errors import CorruptFileError, InputError, first_line
+from jaxrobust.core.nas_cells import NUM_CELLS, all_cells, isomorphs
 from jaxrobust.core.registry import unknown_name
-from jaxrobust.models.families.nas_bench_201 import NUM_CELLS, all_cells
-from jaxrobust.nas.space import isomorphs
 
 SUFFIX = "_accuracy.json"
 ATTACKS = ("fgsm", "pgd", "aa_apgd-ce", "aa_square")

@@ -18,8 +18,9 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import lax
 
+from jaxrobust.core.nas_cells import CONV1, CONV3
 from jaxrobust.core.types import Array
-from jaxrobust.models.families.nas_bench_201 import CONV1, CONV3, apply_stages, sum_nodes
+from jaxrobust.models.families.nas_bench_201 import apply_stages, sum_nodes
 from jaxrobust.models.layers.basic import avg_pool
 from jaxrobust.models.layers.conv import conv2d
 

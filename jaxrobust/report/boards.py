@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from jaxrobust.core.budget import NORMS
 from jaxrobust.evaluation.metrics.proportions import Proportion, mean_proportion, proportion, wilson
 from jaxrobust.report.cell_rows import CellRow
+from jaxrobust.report.rankings import Attacked, Ranking, rankings, worst_of
 from jaxrobust.results.ids import without_threat
 from jaxrobust.results.rows import budget_value
 
@@ -33,6 +34,8 @@ class Board:
     unit: what its budgets are in; empty where a number is all.
     rows: for each model its numbers, one per column, None where there is none.
     paths: for each model and column the cell files behind the number.
+    rankings: who may be compared with whom; the first column is that of the first.
+    attacked: for each model what it was attacked by, as shown, and on how many examples.
   """
 
   data: str
@@ -42,6 +45,8 @@ class Board:
   rows: dict[str, tuple[Proportion | None, ...]]
   paths: dict[str, tuple[tuple[str, ...], ...]]
   unit: str = ""
+  rankings: tuple[Ranking, ...] = ()
+  attacked: dict[str, tuple[tuple[str, int], ...]] = field(default_factory=dict)
 
   @property
   def norm(self) -> str:
@@ -61,12 +66,17 @@ class Board:
 WORST = Column(
   "worst",
   "Robust",
-  "Right under every attack of this threat model: the worst case of each example over all attacks run",
+  "Right under every attack that the ranked models share, on the same examples: the worst case of each example",
+)
+KNOWN = Column(
+  "known", "Worst known", "Right under every attack run on this model, on the examples that these share; not ranked"
 )
 CLEAN = Column("clean", "Clean", "Right without an attack")
 CORRUPTED = Column(
   "corruptions", "Corruptions", "Mean accuracy over all corruptions and severities run, without an attack"
 )
+
+DOUBT = "its source marks the number as unreliable"
 
 NumberAndPaths = tuple[Proportion, tuple[str, ...]]
 
@@ -106,42 +116,69 @@ _NORMS = ("linf", "l2", "l1")
 
 
 def _board(data: str, threat: str, eps: str, models: dict[str, list[CellRow]]) -> Board:
-  attacks = {model: _attacks(rows, threat, eps) for model, rows in models.items()} if threat else {}
-  counted = Counter(attack for entries in attacks.values() for attack in entries)
-  names = sorted(counted, key=lambda attack: (-counted[attack], attack))
-  short = {name: short_name(name, threat) for name in names}
-  labels = Counter(short.values())
-  label = lambda name: short[name] if labels[short[name]] == 1 else without_threat(name, threat)
-  columns = [CLEAN, *(Column(name, label(name), f"Right under {name} at {eps}") for name in names)]
-  if threat:
-    columns.insert(0, WORST)
-  found: dict[str, dict[str, NumberAndPaths]] = {}
+  evidence = {}
   for model, rows in sorted(models.items()):
-    entries: dict[str, NumberAndPaths] = {name: (entry[0], entry[2]) for name, entry in attacks.get(model, {}).items()}
-    if threat and not entries:
-      continue
-    if threat:
-      entries[WORST.key] = worst_case(list(attacks[model].values()))
-    for row in rows:
-      if row.cell.attack == "none" and row.cell.condition == "clean":
-        entries[CLEAN.key] = row.number, (row.path,)
-    mean = corruption_mean(rows)
-    if mean is not None:
-      entries[CORRUPTED.key] = mean
-    if entries:
-      found[model] = entries
-  if any(CORRUPTED.key in entries for entries in found.values()):
+    found = _evidence(rows, threat, eps)
+    if found or (not threat and corruption_mean(rows) is not None):
+      evidence[model] = found
+  doubted = {model: DOUBT for model in evidence if any(row.about.get("unreliable") for row in models[model])}
+  ranked = tuple(rankings(evidence, doubted if threat else {}))
+  labels = _labels({attack for found in evidence.values() for attack in found}, threat)
+  counted = Counter(attack for found in evidence.values() for attack in found)
+  columns = [CLEAN]
+  if threat:
+    names = sorted(counted, key=lambda attack: (-counted[attack], attack))
+    columns = [WORST, CLEAN, *(Column(name, labels[name], f"Right under {name} at {eps}") for name in names)]
+  numbers_of = {model: _entries(models[model], evidence[model], ranked, threat) for model in evidence}
+  if threat and any(entries[KNOWN.key][0] != entries.get(WORST.key, (None,))[0] for entries in numbers_of.values()):
+    columns.insert(1, KNOWN)
+  if any(CORRUPTED.key in entries for entries in numbers_of.values()):
     columns.insert(columns.index(CLEAN) + 1, CORRUPTED)
   empty: tuple[None, tuple[str, ...]] = (None, ())
   numbers, paths = (
-    {model: tuple(entries.get(c.key, empty)[part] for c in columns) for model, entries in found.items()}
+    {model: tuple(entries.get(c.key, empty)[part] for c in columns) for model, entries in numbers_of.items()}
     for part in (0, 1)
   )
   units = [row.unit for rows in models.values() for row in rows if row.threat == threat and row.unit]
-  return Board(data, threat, eps, tuple(columns), numbers, paths, min(units, default=""))  # type: ignore[arg-type]
+  attacked = {
+    model: tuple((labels[attack], entry[0].n) for attack, entry in sorted(found.items()))
+    for model, found in evidence.items()
+  }
+  unit = min(units, default="")
+  return Board(data, threat, eps, tuple(columns), numbers, paths, unit, ranked, attacked)  # type: ignore[arg-type]
 
 
-Attacked = tuple[Proportion, np.ndarray | None, tuple[str, ...]]
+def _evidence(rows: Sequence[CellRow], threat: str, eps: str) -> dict[str, Attacked]:
+  """Returns what a model is ranked by: its attacks at one budget, or its clean accuracy where there is no threat."""
+  if threat:
+    return _attacks(rows, threat, eps)
+  clean = [row for row in rows if row.cell.attack == "none" and row.cell.condition == "clean"]
+  return {"none": (clean[0].number, clean[0].flags(), (clean[0].path,))} if clean else {}
+
+
+def _entries(
+  rows: Sequence[CellRow], attacks: Mapping[str, Attacked], ranked: Sequence[Ranking], threat: str
+) -> dict[str, NumberAndPaths]:
+  """Returns the numbers of one model by column."""
+  entries: dict[str, NumberAndPaths] = {}
+  if threat:
+    entries = {name: (number, paths) for name, (number, _, paths) in attacks.items()}
+    entries[KNOWN.key] = worst_case(list(attacks.values()))
+    number = ranked[0].numbers.get(rows[0].cell.model) if ranked else None
+    if number is not None:
+      entries[WORST.key] = number, tuple(path for name in ranked[0].attacks for path in attacks[name][2])
+  for row in rows:
+    if row.cell.attack == "none" and row.cell.condition == "clean":
+      entries[CLEAN.key] = row.number, (row.path,)
+  mean = corruption_mean(rows)
+  return entries if mean is None else {**entries, CORRUPTED.key: mean}
+
+
+def _labels(attacks: Collection[str], threat: str) -> dict[str, str]:
+  """Returns short names of attacks, long ones where two would look alike."""
+  short = {name: short_name(name, threat or None) for name in attacks}
+  counted = Counter(short.values())
+  return {name: text if counted[text] == 1 else without_threat(name, threat) for name, text in short.items()}
 
 
 def _attacks(rows: Sequence[CellRow], threat: str, eps: str) -> dict[str, Attacked]:
@@ -165,12 +202,9 @@ def worst_case(attacked: Sequence[Attacked]) -> NumberAndPaths:
   Where an attack has no flags (a published number), the least of the accuracies stands in: an upper bound.
   """
   paths = tuple(path for _, _, files in attacked for path in files)
-  flags = [flags for _, flags, _ in attacked if flags is not None]
-  if len(flags) < len(attacked):
-    return min((number for number, _, _ in attacked), key=lambda number: number.value), paths
-  n = min(len(each) for each in flags)
-  standing = np.logical_and.reduce([each[:n] for each in flags])
-  return proportion(standing), paths
+  n = min(number.n for number, _, _ in attacked)
+  worst = worst_of(attacked, n)
+  return worst or min((number for number, _, _ in attacked), key=lambda number: number.value), paths
 
 
 def corruption_mean(rows: Sequence[CellRow]) -> NumberAndPaths | None:
@@ -204,6 +238,8 @@ def short_name(attack: str, threat: str | None = None) -> str:
   >>> short_name("lpips-alexnet-pgd-40", "lpips-alexnet")
   'PGD-40'
   """
+  if attack == "none":
+    return "no attack"
   bare = attack.partition("-")[2] or attack if threat is None else without_threat(attack, threat)
   name, *options = bare.split(",")
   notes = ["least budget"] if "-minimum-budget" in attack else []

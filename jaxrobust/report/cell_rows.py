@@ -19,7 +19,7 @@ from jaxrobust.results.cell import Cell, Result
 from jaxrobust.results.folder import Folder
 from jaxrobust.results.ids import attack_norm, threat_name, threat_unit, transfer_source
 from jaxrobust.results.reader import find_items, read_results
-from jaxrobust.results.rows import budget_value, describe_model, parse_corruption
+from jaxrobust.results.rows import budget_value, describe_model, parse_corruption, published_as
 
 CURVE_POINTS = 60
 
@@ -31,6 +31,7 @@ class CellRow:
   Attributes:
     robust: packed flags of the examples that stayed right; None where only the count is known.
     distance: of the closest adversarial images, for attacks without a budget.
+    right: how many examples were right before the attack; None where nobody says.
     strength: accuracy after a number of attack steps.
     threat: the name of what perturbations were measured by; None where there is no attack, or where nobody says.
     unit: what its distances are in; None where a number is all.
@@ -47,6 +48,7 @@ class CellRow:
   about: Mapping[str, Any]
   command: str | None
   findings: tuple[str, ...] = ()
+  right: int | None = None
   threat: str | None = None
   unit: str | None = None
   judged: str = ""
@@ -66,6 +68,12 @@ class CellRow:
   @property
   def budget(self) -> float | None:
     return budget_value(self.cell.eps)
+
+  def success(self) -> float | None:
+    """Returns how often the attack succeeded in per cent, of the examples that were right before it."""
+    if not self.right:
+      return None
+    return round(100 * (1 - self.number.value * self.number.n / self.right), 4)
 
   def flags(self) -> np.ndarray | None:
     """Tells which examples stayed right, where that is known."""
@@ -141,9 +149,10 @@ def make_cell_row(path: str, result: Result) -> CellRow:
     distance=distance if distance is not None and distance.dtype == np.float32 else None,
     correct=correct if distance is not None else None,
     strength=strength,
-    about=describe_model(result.config, result.provenance),
+    about={**describe_model(result.config, result.provenance), **published_as(result.provenance)},
     command=_command(result.provenance),
     findings=tuple(_finding(finding) for finding in result.findings),
+    right=int(correct.sum()) if correct is not None else _count(result.summary.get("correct")),
     threat=threat_name(result.config, cell.attack),
     unit=threat_unit(result.config),
     judged=str(result.config.get("judging") or ""),
@@ -163,6 +172,10 @@ def has_distances(distance: np.ndarray, correct: np.ndarray) -> bool:
 
 def _flags(array: np.ndarray | None) -> np.ndarray | None:
   return array if array is not None and array.dtype == bool and array.size else None
+
+
+def _count(value: Any) -> int | None:
+  return value if type(value) is int and value > 0 else None
 
 
 def _command(provenance: Mapping[str, Any]) -> str | None:

@@ -17,6 +17,7 @@ from jaxrobust.evaluation.metrics.curves import Curve
 from jaxrobust.evaluation.metrics.proportions import Proportion
 from jaxrobust.report.boards import Board, threat_order
 from jaxrobust.report.cell_rows import CellRow
+from jaxrobust.report.rankings import Ranking
 
 SHOWN_PROBLEMS = 200
 
@@ -62,6 +63,8 @@ def index_document(boards: Sequence[Board], models: Mapping[str, Sequence[CellRo
           [order[model], *(None if number is None else in_percent(number) for number in numbers)]
           for model, numbers in board.rows.items()
         ],
+        "attacked": [[order[model], entries] for model, entries in board.attacked.items()],
+        "rankings": [_ranking(ranking, board, order) for ranking in board.rankings],
       }
       for board in boards
     ],
@@ -72,31 +75,51 @@ def index_document(boards: Sequence[Board], models: Mapping[str, Sequence[CellRo
   }
 
 
+def _ranking(ranking: Ranking, board: Board, order: Mapping[str, int]) -> dict[str, Any]:
+  """Returns a ranking as the page reads it: [model, number, rank] of those ranked, [model, reason] of the others."""
+  labels = {column.key: column.label for column in board.columns}
+  places = ranking.places()
+  return {
+    "attacks": [labels.get(attack, "no attack") for attack in ranking.attacks],
+    "n": ranking.n,
+    "ranked": [[order[model], in_percent(number), places[model]] for model, number in ranking.numbers.items()],
+    "others": [[order[model], reason] for model, reason in ranking.others.items()],
+  }
+
+
 def transfer_maps(models: Mapping[str, Sequence[CellRow]]) -> list[dict[str, Any]]:
-  """Returns source × target accuracies, one map for each data set, attack and budget."""
+  """Returns source × target accuracies and success rates, one map for each data set, attack and budget."""
   order = {model: index for index, model in enumerate(models)}
-  found: dict[tuple[str, str], dict[tuple[str, str], float]] = {}
+  found: dict[tuple[str, str], dict[tuple[str, str], tuple[float, float | None]]] = {}
   threats: dict[tuple[str, str], str | None] = {}
   for model, rows in models.items():
     for row in rows:
       if row.source and row.cell.condition == "clean":
         key = row.cell.data, row.cell.id.rpartition(":")[2]
         threats.setdefault(key, row.threat)
-        found.setdefault(key, {})[row.source, model] = in_percent(row.number)[0]
+        found.setdefault(key, {})[row.source, model] = in_percent(row.number)[0], row.success()
   maps = []
   for (data, attack), values in sorted(found.items()):
     sources, targets = (sorted({pair[side] for pair in values}) for side in (0, 1))
-    table = [[values.get((source, target)) for target in targets] for source in sources]
+    table, success = (
+      [[values.get((source, target), (None, None))[part] for target in targets] for source in sources]
+      for part in (0, 1)
+    )
     about = {"data": data, "attack": attack, "threat": threats[data, attack]}
-    maps.append({**about, "sources": sources, "targets": [order[t] for t in targets], "values": table})
+    maps.append(
+      {**about, "sources": sources, "targets": [order[t] for t in targets], "values": table, "success": success}
+    )
   return maps
 
 
 def about_model(rows: Sequence[CellRow]) -> dict[str, Any]:
-  """Returns architecture, family, technique and size, from the first cell that tells."""
-  about: dict[str, Any] = {"arch": None, "family": None, "technique": None, "params": None}
+  """Returns architecture, family, technique, size and publication, each from the first cell that tells."""
+  about: dict[str, Any] = {"arch": None, "family": None, "technique": None, "params": None, "published": {}}
   for row in rows:
-    about = {name: row.about.get(name) if value is None else value for name, value in about.items()}
+    for name, value in row.about.items():
+      place = about if name in about else about["published"]
+      if place.get(name) is None:
+        place[name] = value
   return about
 
 

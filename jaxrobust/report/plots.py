@@ -49,7 +49,11 @@ def write_plots(models: Mapping[str, Sequence[CellRow]], boards: Sequence[Board]
     *((f"bars-{_board_name(board)}", _bars, board) for board in boards),
     *((f"scatter-{_board_name(board)}", _scatter, board) for board in boards if board.threat and len(board.rows) > 1),
     *((f"curves-{'-'.join(key[:3])}", _curves, (key, curves)) for key, curves in _curve_groups(models).items()),
-    *((f"transfer-{item['data']}-{item['attack']}", _transfer, (item, list(models))) for item in transfer_maps(models)),
+    *(
+      (f"{part}-{item['data']}-{item['attack']}", _transfer, (item, list(models), part))
+      for item in transfer_maps(models)
+      for part in TRANSFERS
+    ),
     *((f"corruptions-{data}", _corruptions, (data, values)) for data, values in _corruption_groups(models).items()),
   ]
   with plotting() as plt:
@@ -188,11 +192,16 @@ def _heat(plt: Any, title: str, rows: Sequence[str], columns: Sequence[str], val
   return figure
 
 
-def _transfer(plt: Any, content: tuple[dict[str, Any], list[str]]) -> Any:
-  """Draws the accuracy of targets (columns) on adversarial images made for sources (rows)."""
-  item, names = content
-  values = np.array([[np.nan if v is None else v for v in row] for row in item["values"]], float)
-  title = f"{item['data']}, transfer of {item['attack']}"
+# The papers' maps show how often an attack succeeds (RobustART's figures 3, 16, 17; ARES-Bench's 7 and 8).
+TRANSFERS = {"transfer": ("values", "accuracy"), "success": ("success", "attack success rate")}
+
+
+def _transfer(plt: Any, content: tuple[dict[str, Any], list[str], str]) -> Any:
+  """Draws what adversarial images made for sources (rows) do to targets (columns)."""
+  item, names, part = content
+  key, word = TRANSFERS[part]
+  values = np.array([[np.nan if v is None else v for v in row] for row in item[key]], float)
+  title = f"{item['data']}, transfer of {item['attack']}: {word}, %"
   return _heat(plt, title, item["sources"], [names[target] for target in item["targets"]], values)
 
 

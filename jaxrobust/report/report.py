@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from jaxrobust.analysis.zoo_cells import last_change
 from jaxrobust.report.boards import make_boards
-from jaxrobust.report.cell_rows import read_cell_rows
+from jaxrobust.report.cell_rows import CellRow, read_cell_rows
+from jaxrobust.report.documents import about_model
 from jaxrobust.report.site import write_site
+from jaxrobust.report.sizes import with_flops
 from jaxrobust.report.studies import find_studies, study_document, write_studies
+from jaxrobust.report.suite_boards import SuiteBoard, make_suite_boards
+from jaxrobust.report.suite_documents import suite_documents
+from jaxrobust.report.suite_tables import write_suite_tables
+from jaxrobust.report.table_summaries import table_summaries
 from jaxrobust.report.tables import write_tables
-from jaxrobust.results.folder import join_folders
+from jaxrobust.report.zoo_documents import find_zoos, write_zoos, zoo_documents
+from jaxrobust.results.folder import Folder, join_folders
+from jaxrobust.results.metrics import SummaryFile, read_summaries
 
 
 @dataclass(frozen=True)
@@ -22,6 +31,8 @@ class Written:
   models: int
   cells: int
   boards: int
+  suites: int
+  zoos: int
   problems: tuple[str, ...]
   plots: int
 
@@ -39,12 +50,37 @@ def write_report(root: str | Path, out: str | Path, *, also: Sequence[str | Path
   found = read_cell_rows(folder)
   models, boards = found.by_model(), make_boards(found.rows)
   studies = find_studies([root, *also], found.problems)
-  page = write_site(folder, models, boards, [study_document(study) for study in studies], found.problems, out)
+  refuse = lambda path, reason: found.problems.append(f"{folder.show(path)}: {reason}")
+  summaries = list(read_summaries(folder, refuse))
+  suites = suite_boards(folder, models, summaries, found.problems)
+  zoos = find_zoos(found.rows, summaries, last_change(root))
+  order = {model: index for index, model in enumerate(models)}
+  more = {
+    "studies": [study_document(study) for study in studies],
+    "suites": suite_documents(suites, order),
+    "zoos": zoo_documents(zoos, order),
+  }
+  page = write_site(folder, models, boards, more, found.problems, out)
   write_tables(boards, out / "tables")
   write_studies(studies, out / "tables")
-  drawn = 0
+  write_suite_tables(suites, out / "tables")
+  drawn = write_zoos(zoos, out / "trends", plots)
   if plots:
     from jaxrobust.report.plots import write_plots
+    from jaxrobust.report.suite_plots import write_suite_plots
 
-    drawn = write_plots(models, boards, out / "plots")
-  return Written(page, len(models), len(found.rows), len(boards), tuple(found.problems), drawn)
+    drawn += write_plots(models, boards, out / "plots") + write_suite_plots(suites, out / "plots")
+  counts = {"boards": len(boards), "suites": len(suites), "zoos": len(zoos), "plots": drawn}
+  return Written(page, len(models), len(found.rows), problems=tuple(found.problems), **counts)
+
+
+def suite_boards(
+  folder: Folder, models: Mapping[str, Sequence[CellRow]], summaries: Sequence[SummaryFile], problems: list[str]
+) -> list[SuiteBoard]:
+  """Returns the boards of suites and of tables of many models."""
+  about = {model: about_model(rows) for model, rows in models.items()}
+  boards = make_suite_boards(summaries, about)
+  if any(len(board.rows) > 1 for board in boards):  # Only then is there anything to draw over sizes.
+    shown = {model for board in boards for model in board.rows}
+    boards = make_suite_boards(summaries, about | with_flops({m: about[m] for m in about if m in shown}))
+  return [*boards, *make_suite_boards(table_summaries(folder, problems))]

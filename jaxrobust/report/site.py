@@ -20,7 +20,7 @@ from jaxrobust.report.pictures import read_pictures
 from jaxrobust.results.folder import Folder, LocalFolder
 from jaxrobust.results.store import IMAGES
 
-STATIC = ("index.html", "style.css", "page.js")
+STATIC = ("index.html", "style.css", "page.js", "suites.js", "trends.js")
 
 
 def write_if_new(path: Path, text: str | bytes) -> None:
@@ -38,16 +38,16 @@ def write_site(
   folder: Folder,
   models: Mapping[str, Sequence[CellRow]],
   boards: Sequence[Board],
-  studies: Sequence[Mapping[str, Any]],
+  more: Mapping[str, Sequence[Mapping[str, Any]]],
   problems: Sequence[str],
   out: Path,
 ) -> Path:
-  """Writes the page and returns its address on disk; `studies` are documents already."""
+  """Writes the page and returns its address on disk; `more` are documents already: studies, suites, zoos."""
   static = resources.files("jaxrobust.report") / "static"
   for name in STATIC:
     write_if_new(out / name, (static / name).read_bytes())
   places = {"root": _link(folder, out), "given": folder.show("x")[:-1]}
-  document = {**index_document(boards, models, problems), "studies": list(studies), **places}
+  document = {**index_document(boards, models, problems), **more, **places}
   write_if_new(out / "data" / "index.js", as_script("boards", document))
   images = {file.path: file.size for file in folder.files() if file.path.endswith(IMAGES)}
   names = set()

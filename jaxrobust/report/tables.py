@@ -31,29 +31,67 @@ def write_tables(boards: Sequence[Board], out: Path) -> list[Path]:
 
 
 def ranked(board: Board) -> list[tuple[str, tuple[Proportion | None, ...]]]:
-  """Returns the rows of a board, best first number first."""
-  value = lambda numbers: -1.0 if numbers[0] is None else numbers[0].value
-  return sorted(board.rows.items(), key=lambda row: (-value(row[1]), row[0]))
+  """Returns the rows of a board: the ranked models best first, then those that are not, by name."""
+  first = list(board.rankings[0].numbers) if board.rankings else []
+  return [(model, board.rows[model]) for model in (*first, *sorted(set(board.rows) - set(first)))]
+
+
+def ranks(board: Board) -> dict[str, str]:
+  """Returns what stands before each model: its rank, or nothing."""
+  places = board.rankings[0].places() if board.rankings else {}
+  return {model: str(places.get(model, "")) for model in board.rows}
+
+
+def attacked_by(board: Board, model: str) -> str:
+  """Says what a model was attacked by, and on how many examples where that differs."""
+  entries = board.attacked.get(model, ())
+  sizes = {n for _, n in entries}
+  return ", ".join(label if len(sizes) == 1 else f"{label} (n = {n:,})" for label, n in entries)
+
+
+def examples(board: Board, model: str) -> str:
+  """Says how many examples a model's number is about."""
+  sizes = sorted({n for _, n in board.attacked.get(model, ())})
+  ranked = board.rankings and model in board.rankings[0].numbers
+  shown = [board.rankings[0].n] if ranked else sizes[:1] + sizes[1:][-1:]
+  return "–".join(f"{n:,}" for n in shown)
+
+
+def ranked_by(board: Board) -> str:
+  """Says what the first column counts, and why some models are listed below without a rank."""
+  if not board.rankings:
+    return ""
+  ranking = board.rankings[0]
+  labels = {column.key: column.label for column in board.columns}
+  by = ", ".join(labels.get(attack, "clean accuracy") for attack in ranking.attacks)
+  reasons = "; ".join(f"{model}: {reason}" for model, reason in sorted(ranking.others.items()))
+  return f"Ranked by {by} on {ranking.n:,} examples." + (f" Not ranked: {reasons}." if reasons else "")
 
 
 def as_markdown(board: Board) -> str:
   """Returns a GitHub table; names cannot leave their cell or become markup."""
-  head = ["Model", *(column.label for column in board.columns)]
-  rows = [[markdown_text(model), *(_shown(number) for number in numbers)] for model, numbers in ranked(board)]
-  return f"Accuracy in % on {markdown_text(board.name)}\n\n{markdown_table(head, rows)}"
+  head = ["Rank", "Model", *(column.label for column in board.columns), "n", "Attacked by"]
+  places = ranks(board)
+  rows = [
+    [places[model], markdown_text(model), *map(_shown, numbers), examples(board, model), attacked_by(board, model)]
+    for model, numbers in ranked(board)
+  ]
+  note = f"\n{markdown_text(ranked_by(board))}\n" if board.rankings else ""
+  return f"Accuracy in % on {markdown_text(board.name)}\n\n{markdown_table(head, rows, left=2)}{note}"
 
 
 def as_csv(board: Board) -> str:
   """Returns one line per number."""
   buffer = io.StringIO()
   writer = csv.writer(buffer, lineterminator="\n")
-  writer.writerow(["data", "norm", "eps", "model", "column", "accuracy", "low", "high", "n", "threat"])
+  writer.writerow(["data", "norm", "eps", "model", "column", "accuracy", "low", "high", "n", "threat", "rank"])
+  places = ranks(board)
   for model, numbers in ranked(board):
     for column, number in zip(board.columns, numbers, strict=True):
       if number is not None:
         values = [repr(number.value), repr(number.low), repr(number.high), number.n]
         names = [csv_text(board.data), board.norm, board.eps, csv_text(model), column.key]
-        writer.writerow([*names, *values, csv_text(board.threat)])
+        writer.writerow([*names, *values, csv_text(board.threat), places[model]])
   return buffer.getvalue()
 
 
@@ -69,9 +107,11 @@ def as_latex(board: Board) -> str:
       rf"\textbf{{{_shown(number)}}}" if number is not None and number.value == top else _shown(number)
       for number, top in zip(numbers, best, strict=True)
     ]
-    rows.append([latex_text(model), *shown])
-  head = ["Model", *(latex_text(column.label) for column in board.columns)]
-  return latex_table(f"Accuracy in per cent on {latex_text(board.name)}", head, rows)
+    texts = [examples(board, model).replace("–", "--"), latex_text(attacked_by(board, model))]
+    rows.append([ranks(board)[model], latex_text(model), *shown, *texts])
+  head = ["Rank", "Model", *(latex_text(column.label) for column in board.columns), "$n$", "Attacked by"]
+  comment = f"Accuracy in per cent on {latex_text(board.name)}. {latex_text(ranked_by(board))}"
+  return latex_table(comment, head, rows, left=2)
 
 
 def _shown(number: Proportion | None) -> str:

@@ -21,7 +21,7 @@ from jaxrobust.results.ids import SEQUENCE, attack_norm
 Document = dict[str, Any]
 
 _CELL = {"model": None, "data": None, "condition": "clean", "attack": "none", "eps": None, "n": None, "seed": 0}
-_RECORD = {*_CELL, "schema", "accuracy", "robust_accuracy", "threat", "source", "details", "about"}
+_RECORD = {*_CELL, "schema", "accuracy", "robust_accuracy", "threat", "source", "details", "about", "findings"}
 
 
 def from_record(record: Document) -> Document:
@@ -29,7 +29,7 @@ def from_record(record: Document) -> Document:
 
   `accuracy` is that on the images before the attack, `robust_accuracy` the one after it; a record without attack
   needs only the first. `threat` names one that is no norm at the head of the attack's id. `details` decide which record
-  it is (and are compared), `about` describes the model.
+  it is (and are compared), `about` describes the model; `findings` are warnings of whoever published the number.
 
   >>> new = from_record({"schema": 0, "model": "a", "data": "b", "n": 200, "accuracy": 0.755})
   >>> new["schema"], new["cell"]["attack"], new["summary"]["correct"], new["summary"]["robust_accuracy"]
@@ -64,7 +64,7 @@ def from_record(record: Document) -> Document:
       "robust": round(robust * n),
     },
     "examples": {},
-    "findings": [],
+    "findings": record.get("findings", []),
   }
 
 

@@ -1,7 +1,8 @@
 """SQL over a results folder.
 
-`cells` has one row per result (`rows.COLUMNS`), `findings` one per warning and per damaged file. DuckDB's own functions
-are all there; `wilson_low(k, n)` and `wilson_high(k, n)` are the ends of the 95 % interval of a proportion.
+`cells` has one row per result (`rows.COLUMNS`), those of tables of many models included, `metrics` one per number of a
+suite's summary (`metrics.METRIC_COLUMNS`), `findings` one per warning and per damaged file. DuckDB's own functions are
+all there; `wilson_low(k, n)` and `wilson_high(k, n)` are the ends of the 95 % interval of a proportion.
 
   >>> query("results", "SELECT model, max(robust_accuracy) FROM cells GROUP BY model")  # doctest: +SKIP
 """
@@ -14,8 +15,11 @@ from typing import Any
 
 from jaxrobust.core.errors import InputError, first_line
 from jaxrobust.core.optional import require
+from jaxrobust.results.folder import Folder, open_folder
 from jaxrobust.results.index import build_index
+from jaxrobust.results.metrics import METRIC_COLUMNS, metric_rows, read_summaries
 from jaxrobust.results.rows import COLUMNS
+from jaxrobust.results.table_rows import table_rows
 
 _PURPOSE = "querying results"
 _WILSON = """
@@ -27,15 +31,22 @@ CREATE MACRO wilson_high(k, n) AS
 
 
 def connect(root: str | os.PathLike) -> Any:
-  """A DuckDB connection with the tables `cells` and `findings` of a folder."""
+  """A DuckDB connection with the tables `cells`, `metrics` and `findings` of a folder."""
   duckdb = require("duckdb", "report", _PURPOSE)
   pa = require("pyarrow", "report", _PURPOSE)
   index = build_index(root)
   connection = duckdb.connect(":memory:")
+  folder = open_folder(root)
+  tabled, damaged = table_rows(folder)
+  metrics = _metrics(pa, folder, damaged)
   connection.register("indexed", index)
-  connection.register("findings", _findings(pa, index))
+  connection.register("tabled", tabled)
+  connection.register("metrics", metrics)
+  connection.register("findings", _findings(pa, index, damaged))
+  names = ", ".join(COLUMNS)
   # A row without a model is that of a damaged file.
-  connection.execute(f"CREATE VIEW cells AS SELECT {', '.join(COLUMNS)} FROM indexed WHERE model IS NOT NULL")
+  rows = f"SELECT {names} FROM indexed WHERE model IS NOT NULL UNION ALL SELECT {names} FROM tabled"
+  connection.execute(f"CREATE VIEW cells AS {rows}")
   connection.execute(_WILSON)
   return connection
 
@@ -59,7 +70,16 @@ def frame(root: str | os.PathLike) -> Any:
   return query(root, "SELECT * FROM cells ORDER BY path")
 
 
-def _findings(pa: Any, index: Any) -> Any:
+def _metrics(pa: Any, folder: Folder, damaged: list[tuple[str, str]]) -> Any:
+  """The numbers of all summaries; what is wrong with others is added to `damaged`."""
+  types = {"VARCHAR": pa.string(), "BIGINT": pa.int64(), "DOUBLE": pa.float64(), "BOOLEAN": pa.bool_()}
+  found = read_summaries(folder, lambda path, reason: damaged.append((path, reason)))
+  rows = [row for summary in found for row in metric_rows(summary)]
+  schema = pa.schema([(name, types[kind]) for name, kind in METRIC_COLUMNS.items()])
+  return pa.table([pa.array([row[field.name] for row in rows], field.type) for field in schema], schema=schema)
+
+
+def _findings(pa: Any, index: Any, damaged: list[tuple[str, str]]) -> Any:
   rows: dict[str, list[Any]] = {"path": [], "kind": [], "text": [], "examples": []}
   for path, notes in zip(index["path"].to_pylist(), index["notes"].to_pylist(), strict=True):
     for note in json.loads(notes) if notes else ():
@@ -68,6 +88,11 @@ def _findings(pa: Any, index: Any) -> Any:
       rows["kind"].append(_plain(note.get("kind")))
       rows["text"].append(_plain(note.get("text")))
       rows["examples"].append(examples if type(examples) is int and abs(examples) < 2**63 else None)
+  for path, reason in damaged:
+    rows["path"].append(_plain(path))
+    rows["kind"].append("damaged")
+    rows["text"].append(_plain(reason))
+    rows["examples"].append(None)
   types = [("path", pa.string()), ("kind", pa.string()), ("text", pa.string()), ("examples", pa.int64())]
   return pa.table(rows, schema=pa.schema(types))
 

@@ -106,6 +106,22 @@ def make_row(path: str, raw: bytes | Result) -> dict[str, Any]:
   return {**_encodable(row), "notes": _dump(issues) if issues else None}
 
 
+_PUBLISHED = ("name", "authors", "venue", "link", "footnote", "reported")
+
+
+def published_as(provenance: Mapping[str, Any]) -> dict[str, Any]:
+  """What whoever published a number says of its model: paper, authors, venue, link, extra data, unreliable or not."""
+  about = provenance.get("model")
+  if not isinstance(about, Mapping):
+    return {}
+  texts = {name: text for name in _PUBLISHED if (text := _text(about.get(name)))}
+  extra = about.get("additional_data")
+  # RobustBench has true and false, OODRobustBench's tables a tick and a cross.
+  known = {True: True, False: False, "\u2611": True, "\u00d7": False}
+  flags = {"extra_data": known[extra]} if isinstance(extra, bool | str) and extra in known else {}
+  return {**texts, **flags, **({"unreliable": True} if about.get("unreliable") is True else {})}
+
+
 def describe_model(config: Mapping[str, Any], provenance: Mapping[str, Any]) -> dict[str, Any]:
   """Returns what is known about the network itself; None where nothing is."""
   for about in (provenance.get("model"), config.get("model")):

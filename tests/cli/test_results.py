@@ -55,7 +55,7 @@ def test_import_export_and_migrate(root, tmp_path):
     "1 files"
   )
   code, out, _ = call("results", "import", "oodrobustbench", tmp_path / "out", "--root", tmp_path / "s")
-  assert code == 0 and out == f"1 new cells in {tmp_path}/s\n"
+  assert code == 0 and out == f"1 new files in {tmp_path}/s\n"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jaxrobust.core.errors import CorruptFileError, InputError, UnknownNameError
-from jaxrobust.models.families.nas_bench_201 import NUM_CELLS, OPERATIONS, all_cells, operations_of
+from jaxrobust.core.nas_cells import NUM_CELLS, OPERATIONS, all_cells, operations_of
 from jaxrobust.nas import analyses
 from jaxrobust.nas.rank_correlation import kendall, kendall_map
 from jaxrobust.nas.space import isomorphs, representatives

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from jaxrobust.core.errors import InputError
-from jaxrobust.models.families.nas_bench_201 import operations_of
+from jaxrobust.core.nas_cells import operations_of
 from jaxrobust.models.weights.torch_weights import torch_name
 from jaxrobust.nas.one_program import OneProgram
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jaxrobust.core.errors import InputError, UnknownNameError
-from jaxrobust.models.families.nas_bench_201 import CONV3, SKIP, all_cells
+from jaxrobust.core.nas_cells import CONV3, SKIP, all_cells
 from jaxrobust.nas import pareto
 from jaxrobust.nas.search import Found, Landscape, curve, report, search
 from jaxrobust.nas.space import connected, edit_distance, isomorphs, representatives

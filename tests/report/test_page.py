@@ -96,13 +96,14 @@ def test_what_is_shown_is_what_the_document_says(page):
 
 
 def test_sorting_by_any_column_both_ways(page):
-  page.find("table.board thead th button")[2].click()
-  clean = page.column(4)
+  # Four models went through an attack more than the others, so what is known of each is a column before this one.
+  page.find("table.board thead th button")[3].click()
+  clean = page.column(5)
   assert clean == sorted(clean, reverse=True)
   assert page.run("return document.querySelector('th[aria-sort]').getAttribute('aria-sort')") == "descending"
   assert page.run("return document.activeElement.textContent") == "↓Clean"
   page.find("th[aria-sort] button")[0].click()
-  assert page.column(4) == sorted(page.column(4)) != clean
+  assert page.column(5) == sorted(page.column(5)) != clean
   page.find("table.board thead th button")[0].click()
   names = page.texts("table.board tbody th.name bdi")
   assert names[1:4] == ["alpha", "beta", "gamma"] and names[4:] == sorted(names[4:])
@@ -132,7 +133,8 @@ def test_filters_by_data_set_threat_family_technique_and_words(page):
 def test_pages_and_intervals(page):
   page.find(".pages button")[1].click()
   assert page.texts(".pages span") == ["51–64 of 64"] and len(page.find("table.board tbody tr")) == 14
-  assert page.texts("table.board td.rank")[1] == "51"
+  ranks = [int(text) for text in page.texts("table.board tbody td.rank")]
+  assert ranks == sorted(ranks) and 38 <= ranks[0] <= 51, "equal numbers share a rank"
   shown = "return getComputedStyle(document.querySelector('td:not(.main) > .interval')).display"
   assert page.run(shown) == "none"
   page.find("input[name=intervals]")[0].click()

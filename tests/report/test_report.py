@@ -143,12 +143,13 @@ def test_tables_say_the_same(site):
   ]  # fmt: skip
   cells = raw_cells(root / "results")
   rows = list(csv.DictReader(io.StringIO((tables / "digits-linf-8_255.csv").read_text())))
+  assert {row["rank"] for row in rows} <= set("1234")
   for row in rows:
     wanted = recomputed(cells, row["model"], "digits", "linf", "8/255", row["column"])
     assert float(row["accuracy"]) == pytest.approx(wanted) and float(row["low"]) <= wanted <= float(row["high"])
   markdown = (tables / "digits-linf-8_255.md").read_text()
   worst = recomputed(cells, "b", "digits", "linf", "8/255", "worst")
-  assert re.search(rf"^\| b \| {100 * worst:.1f} \|", markdown, re.MULTILINE)
+  assert re.search(rf"^\| [1-4] \| b \| {100 * worst:.1f} \|", markdown, re.MULTILINE)
   assert "<b>" not in markdown and r"\$x\$\|\`y\`" in markdown
   latex = (tables / "digits-linf-8_255.tex").read_text()
   assert r"\textless{}b\textgreater{}bold" in latex and r"\$x\$|`y`" in latex and latex.count(r"\\") == 5
@@ -276,8 +277,8 @@ def test_plots_are_drawn_in_three_formats(tmp_path):
     write_model(tmp_path / "results", name, at, attacks=["linf-pgd-20"], budgets=["8/255"])
   written = write_report(tmp_path / "results", tmp_path / "site", plots=True)
   files = sorted((tmp_path / "site" / "plots").iterdir())
-  assert written.plots == 5 and len(files) == 15
+  assert written.plots == 6 and len(files) == 18
   kinds = {path.name.split("-")[0] for path in files}
-  assert kinds == {"bars", "scatter", "curves", "transfer", "corruptions"}
+  assert kinds == {"bars", "scatter", "curves", "transfer", "success", "corruptions"}
   signatures = {".png": b"\x89PNG", ".pdf": b"%PDF", ".svg": b"<?xml"}
   assert all(path.read_bytes().startswith(signatures[path.suffix]) for path in files)

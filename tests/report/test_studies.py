@@ -100,7 +100,9 @@ def test_the_page_has_a_view_of_studies(browser, site):
     assert time.monotonic() < end
     time.sleep(0.05)
   texts = lambda selector: [node.text for node in browser.find_elements("css selector", selector)]
-  assert texts("#views a") == ["Leaderboard", "Studies"] and texts("#views a[aria-current]") == ["Studies"]
+  assert texts("#views a") == ["Leaderboard", "OOD trends", "Studies"] and texts("#views a[aria-current]") == [
+    "Studies"
+  ]
   rows = [[cell.text for cell in row.find_elements("css selector", "th, td")] for row in _rows(browser)]
   assert [row[0] for row in rows] == list(GROUPS)
   assert rows[1][3].split("\n") == ["90.0 ± 7.1", "−5.0"] and rows[2][4].split("\n") == ["100.0", "+45.0"]

@@ -115,7 +115,7 @@ def test_tables_page_and_plots_show_it(root, tmp_path_factory):
   assert {(row["norm"], row["threat"]) for row in rows["digits-linf-8_255.csv"]} == {("linf", "linf")}
   assert {(row["norm"], row["threat"]) for row in rows["digits-stadv-0.05.csv"]} == {("", "stadv")}
   first = list(rows["digits-linf-8_255.csv"][0])
-  assert first == ["data", "norm", "eps", "model", "column", "accuracy", "low", "high", "n", "threat"]
+  assert first == ["data", "norm", "eps", "model", "column", "accuracy", "low", "high", "n", "threat", "rank"]
   assert "digits, stadv 0.05 pixels" in (out / "tables" / "digits-stadv-0.05.md").read_text()
   assert "digits, stadv 0.05 pixels" in (out / "tables" / "digits-stadv-0.05.tex").read_text()
   index = script(out / "data" / "index.js")

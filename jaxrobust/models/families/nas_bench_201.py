@@ -15,25 +15,18 @@ default (`jaxrobust.nas.initial` draws those). What is known of the space itself
 from __future__ import annotations
 
 import functools
-import itertools
-import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import jax.numpy as jnp
-import numpy as np
 from flax import linen as nn
 
 from jaxrobust.core.errors import UnknownNameError
+from jaxrobust.core.nas_cells import CONV1, EDGES, NONE, NUM_CELLS, POOL, SKIP, cell_string, operations_of
 from jaxrobust.core.types import Array
 from jaxrobust.models.layers.basic import avg_pool, batch_norm, global_pool
 from jaxrobust.models.layers.conv import Conv
 from jaxrobust.models.registry import MODELS, ModelSpec
 
-OPERATIONS = ("none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_3x3")
-NONE, SKIP, CONV1, CONV3, POOL = range(5)
-# Source and target of each edge, in the order of the published strings; the paper counts them from 1.
-EDGES = ((0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3))
-NUM_CELLS = len(OPERATIONS) ** len(EDGES)
 # Cells that are listed by name: the best on clean CIFAR-10 and on its corruptions (arXiv:2306.06712, appendix B.1).
 LISTED = {13714: "best on clean CIFAR-10", 3456: "best on CIFAR-10-C"}
 # Of the authors' training on CIFAR-10.
@@ -41,39 +34,6 @@ MEAN = (125.3 / 255, 123.0 / 255, 113.9 / 255)
 STD = (63.0 / 255, 62.1 / 255, 66.7 / 255)
 
 CellFn = Callable[[Array, str], Array]
-
-
-@functools.cache
-def all_cells() -> np.ndarray:
-  """Generates the operations of every cell, in the order of the published ids.
-
-  The authors enumerated all combinations and shuffled them with the standard library's generator, seed 88.
-
-  Returns:
-    (15625, 6) read-only array of indices into `OPERATIONS`, one row per id, one column per edge.
-
-  >>> all_cells()[0].tolist()
-  [4, 2, 1, 2, 1, 1]
-  """
-  cells = list(itertools.product(range(len(OPERATIONS)), repeat=len(EDGES)))
-  random.Random(88).shuffle(cells)
-  table = np.array(cells, np.int8)
-  table.flags.writeable = False
-  return table
-
-
-def operations_of(uid: int) -> tuple[int, ...]:
-  """Looks up the six operations of a cell.
-
-  Args:
-    uid: its published id, 0 to 15,624.
-
-  Returns:
-    Indices into `OPERATIONS`, by edge.
-  """
-  if not 0 <= uid < NUM_CELLS:
-    raise UnknownNameError(f"unknown cell {uid}; NAS-Bench-201 has ids 0 to {NUM_CELLS - 1}")
-  return tuple(all_cells()[uid].tolist())
 
 
 class ReluConvNorm(nn.Module):
@@ -175,16 +135,6 @@ class NasBench201(nn.Module):
   def __call__(self, x: Array, train: bool = False) -> Array:
     cell = lambda features, name: CellModule(self.operations, name=name)(features, train)
     return apply_stages(x, train, self.width, self.depth, self.num_classes, cell)
-
-
-def cell_string(operations: Iterable[int]) -> str:
-  """Writes a cell as the benchmark does.
-
-  >>> cell_string((3, 0, 1, 1, 4, 2))
-  '|nor_conv_3x3~0|+|none~0|skip_connect~1|+|skip_connect~0|avg_pool_3x3~1|nor_conv_1x1~2|'
-  """
-  parts = [f"{OPERATIONS[operation]}~{source}" for operation, (source, _) in zip(operations, EDGES, strict=True)]
-  return "+".join(f"|{'|'.join(parts[start:stop])}|" for start, stop in ((0, 1), (1, 3), (3, 6)))
 
 
 @functools.cache

@@ -32,11 +32,16 @@ const JR = (() => {
 
   function about(model) {
     const size = model.params === null ? null : `${model.params < 1e6 ? Math.round(model.params / 1e3) + " k" : (model.params / 1e6).toPrecision(3) + " M"} parameters`;
-    return [model.arch, model.family, model.technique, size].filter((part, at, all) => part && all.indexOf(part) === at).join(" · ");
+    const paper = model.published || {}, extra = paper.extra_data === true ? "extra data" : paper.extra_data === false ? "no extra data" : null;
+    const title = paper.name === model.name ? null : paper.name;
+    return [title, model.arch, model.family, model.technique, size, paper.venue, extra].filter((part, at, all) => part && all.indexOf(part) === at).join(" · ");
   }
 
-  function numberCell(number, main) {
-    if (number === null) return h("td", { class: "none" }, h("span", { "aria-label": "not measured" }, "–"));
+  // A mark that whoever published a number has put on it.
+  const marks = (model) => ((model.published || {}).unreliable ? h("span", { class: "mark", title: "The source marks this number as unreliable: a stronger attack may break the model" }, "unreliable") : null);
+
+  function numberCell(number, main, usual) {
+    if (number === null || number === undefined) return h("td", { class: "none" }, h("span", { "aria-label": "not measured" }, "–"));
     const cell = h("td", { class: main ? "main" : null, title: tell(number) }, percent(number[0]));
     if (main) {
       const band = h("i"), tick = h("b");
@@ -46,6 +51,7 @@ const JR = (() => {
       cell.append(h("span", { class: "meter", "aria-hidden": "true" }, band, tick));
     }
     cell.append(h("span", { class: "interval" }, span(number)));
+    if (usual && number[3] !== usual) cell.append(h("span", { class: "other" }, `n = ${number[3].toLocaleString("en")}`));
     return cell;
   }
 
@@ -72,7 +78,7 @@ const JR = (() => {
   const collator = new Intl.Collator("en", { numeric: true });
 
   // ---- the leaderboard -----------------------------------------------------------------------------------------
-  const first = { data: "", threat: "", family: "", technique: "", q: "", sort: "", dir: "desc", page: "0", intervals: "", all: "" };
+  const first = { data: "", threat: "", family: "", technique: "", q: "", sort: "", dir: "desc", page: "0", intervals: "", all: "", by: "" };
   let view = { ...first };
 
   function currentBoard() {
@@ -88,9 +94,17 @@ const JR = (() => {
     return at < 0 || b[at] > a[at] ? board : best;
   }, boards[0]);
 
+  // Rankings hold what was attacked alike; the first is that of most models on most examples.
+  const rankingOf = (board) => board.rankings.find((one) => rankingName(one) === view.by) || board.rankings[0] || { ranked: [], others: [], attacks: [], n: 0 };
+  const rankingName = (ranking) => `${ranking.attacks.join(", ")}; ${ranking.n.toLocaleString("en")} examples`;
+  const ranksOf = (ranking) => new Map(ranking.ranked.map(([at, number, rank]) => [at, { number, rank }]));
+
   function boardRows(board) {
+    const ranks = ranksOf(rankingOf(board));
     const words = view.q.toLowerCase().split(/\s+/).filter(Boolean);
-    const rows = board.rows.filter((row) => {
+    // The first column of an attacked board is the worst case over the attacks of the ranking.
+    const seen = board.threat ? board.rows.map((row) => [row[0], ranks.get(row[0])?.number ?? null, ...row.slice(2)]) : [...board.rows];
+    const rows = seen.filter((row) => {
       const model = index.models[row[0]];
       const text = `${model.name} ${about(model)}`.toLowerCase();
       return (!view.family || unknown(model.family) === view.family) && (!view.technique || unknown(model.technique) === view.technique) &&
@@ -122,6 +136,7 @@ const JR = (() => {
       const typing = key === "q";
       view = { ...view, page: "0", [key]: value };
       if (key === "data") view.threat = "";
+      if (key === "data" || key === "threat") view.by = "";
       remember();
       if (!typing && key !== "page" && key !== "sort" && key !== "dir") drawFilters(key);
       drawTable(key);
@@ -138,6 +153,7 @@ const JR = (() => {
       filters.replaceChildren(
         choice("Data set", "data", sets.map((set) => [set, set]), board.data, (value) => update("data", value)),
         choice("Threat model", "threat", threats.map((threat) => [threat, threat]), threatOf(board), (value) => update("threat", value)),
+        board.rankings.length > 1 ? choice("Ranked by", "by", board.rankings.map((one) => [rankingName(one), rankingName(one)]), rankingName(rankingOf(board)), (value) => update("by", value)) : "",
         choice("Architecture family", "family", all("All families", "family"), view.family, (value) => update("family", value)),
         choice("Technique", "technique", all("All techniques", "technique"), view.technique, (value) => update("technique", value)),
         h("label", {}, "Search", search), h("label", { class: "check" }, box, "95 % intervals"), board.columns.length > COLUMNS ? h("label", { class: "check" }, every, `all ${board.columns.length} columns`) : "");
@@ -147,10 +163,12 @@ const JR = (() => {
       const board = currentBoard(), rows = boardRows(board), page = Math.min(Number(view.page) || 0, Math.max(Math.ceil(rows.length / PAGE) - 1, 0));
       const sorted = view.sort || board.columns[0].key, columns = view.all ? board.columns : board.columns.slice(0, COLUMNS);
       const head = [h("td", { class: "rank" }, h("span", { class: "hidden" }, "Rank")), h("td", { class: "pick" }, h("span", { class: "hidden" }, "Compare")),
-        sortHeader("name", "Model", "The model's name", "name", sorted), columns.map((column) => sortHeader(column.key, column.label, column.title, null, sorted))];
-      const shown = rows.slice(page * PAGE, (page + 1) * PAGE).map((row, at) => boardRow(row.slice(0, columns.length + 1), page * PAGE + at + 1));
+        sortHeader("name", "Model", "The model's name", "name", sorted), columns.map((column) => sortHeader(column.key, column.label, column.title, null, sorted)),
+        h("th", { scope: "col", title: "Examples that the ranked number counts" }, "n"), h("th", { scope: "col", class: "left" }, "Attacked by")];
+      const ranking = rankingOf(board), ranks = ranksOf(ranking), reasons = new Map(ranking.others), attacked = new Map(board.attacked);
+      const shown = rows.slice(page * PAGE, (page + 1) * PAGE).map((row) => boardRow(row.slice(0, columns.length + 1), ranks.get(row[0])?.rank, reasons.get(row[0]), attacked.get(row[0]) || [], ranking));
       body.className = view.intervals ? "intervals" : "";
-      body.replaceChildren(table(`${many(rows.length, "model")} on ${board.data}, ${threatOf(board)}. Accuracy in per cent; “Robust” is the worst case over all attacks run.`, head, shown, "board"),
+      body.replaceChildren(tradeOff(board, rows) || "", table(`${many(rows.length, "model")} on ${board.data}, ${threatOf(board)}. Accuracy in per cent${board.threat ? `; “Robust” is the worst case over ${ranking.attacks.join(", ")} on the first ${ranking.n.toLocaleString("en")} examples` : ""}.${ranking.others.length ? ` ${many(ranking.others.length, "model")} without a rank.` : ""}`, head, shown, "board"),
         pager(rows.length, page, (next) => update("page", String(next))) || "");
       if (rows.length === 0) body.append(h("p", { class: "quiet" }, "No model passes these filters."));
       if (focus) say(`${many(rows.length, "model")} shown`);
@@ -173,17 +191,42 @@ const JR = (() => {
       filters, body, reading(), problems()];
   }
 
-  function boardRow(row, rank) {
+  // Clean against robust accuracy of the models that are shown, with their intervals; a click leads to the model.
+  function tradeOff(board, rows) {
+    const clean = board.columns.findIndex((column) => column.key === "clean") + 1;
+    const known = board.threat ? rows.filter((row) => row[1] && row[clean]) : [];
+    if (known.length < 2) return null;
+    const width = 640, height = 300, left = 40, right = 14, top = 12, bottom = 40;
+    const range = (at) => { const low = Math.min(...known.map((row) => row[at][1])), high = Math.max(...known.map((row) => row[at][2])), pad = Math.max((high - low) * 0.04, 1); return [Math.max(low - pad, 0), Math.min(high + pad, 100)]; };
+    const [[x0, x1], [y0, y1]] = [range(clean), range(1)], x = (v) => left + ((v - x0) / (x1 - x0)) * (width - left - right), y = (v) => top + (1 - (v - y0) / (y1 - y0)) * (height - top - bottom);
+    const steps = (low, high) => { const step = [1, 2, 5, 10, 20].find((one) => (high - low) / one <= 7) || 25, found = []; for (let v = Math.ceil(low / step) * step; v <= high; v += step) found.push(v); return found; };
+    const marks = [steps(y0, y1).map((v) => [s("line", { class: "grid", x1: left, x2: width - right, y1: y(v), y2: y(v) }), s("text", { x: left - 6, y: y(v) + 4, "text-anchor": "end" }, String(v))]),
+      steps(x0, x1).map((v) => [s("line", { class: "grid", y1: top, y2: height - bottom, x1: x(v), x2: x(v) }), s("text", { x: x(v), y: height - bottom + 16, "text-anchor": "middle" }, String(v))])];
+    const few = known.length <= 40;
+    const dots = known.map((row) => {
+      const model = index.models[row[0]], [c, r] = [row[clean], row[1]];
+      return s("a", { href: `#/model/${model.id}` }, few ? [s("line", { class: "whisker", x1: x(c[1]), x2: x(c[2]), y1: y(r[0]), y2: y(r[0]) }), s("line", { class: "whisker", x1: x(c[0]), x2: x(c[0]), y1: y(r[1]), y2: y(r[2]) })] : null,
+        s("circle", { class: "dot", cx: x(c[0]), cy: y(r[0]), r: 4.5 }, s("title", {}, `${model.name}\nclean ${percent(c[0])} %, robust ${percent(r[0])} % (${span(r)})`)));
+    });
+    return h("details", { open: true, class: "plot" }, h("summary", {}, "Clean against robust accuracy"), s("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "Clean against robust accuracy; the values are in the table below" }, marks, dots,
+      s("text", { x: (left + width - right) / 2, y: height - 6, "text-anchor": "middle" }, "clean accuracy, %"), s("text", { x: 11, y: (height - bottom + top) / 2, "text-anchor": "middle", transform: `rotate(-90 11 ${(height - bottom + top) / 2})` }, "robust accuracy, %")));
+  }
+
+  function boardRow(row, rank, reason, attacked, ranking) {
     const model = index.models[row[0]];
     const box = h("input", { type: "checkbox", "aria-label": `Compare ${model.name}`, checked: chosen.includes(model.id), onchange: () => pick(model.id, box) });
     const text = about(model);
-    return h("tr", {}, h("td", { class: "rank" }, String(rank)), h("td", { class: "pick" }, box),
-      h("th", { scope: "row", class: "name" }, h("a", { href: `#/model/${model.id}` }, named(model.name)), text ? h("div", { class: "meta clamp" }, text) : null),
-      row.slice(1).map((number, at) => numberCell(number, at === 0)));
+    return h("tr", {}, h("td", { class: "rank" }, rank ? String(rank) : h("span", { "aria-label": "not ranked" }, "–")), h("td", { class: "pick" }, box),
+      h("th", { scope: "row", class: "name" }, h("a", { href: `#/model/${model.id}` }, named(model.name)), marks(model), text ? h("div", { class: "meta clamp" }, text) : null,
+        reason ? h("div", { class: "meta reason" }, `not ranked: ${reason}`) : null),
+      row.slice(1).map((number, at) => numberCell(number, at === 0, ranking.n)),
+      h("td", { class: "quiet" }, rank ? ranking.n.toLocaleString("en") : sizes(attacked)), h("td", { class: "left quiet attacks" }, attacked.map(([name]) => name).join(", ")));
   }
 
+  const sizes = (attacked) => [...new Set(attacked.map(([, n]) => n))].sort((a, b) => a - b).map((n) => n.toLocaleString("en")).join(", ");
+
   const reading = () => h("details", {}, h("summary", {}, "How to read these numbers"),
-    h("p", {}, "Clean is the accuracy without an attack. An attack's column is the accuracy that is left within the budget of the threat model. “Robust” counts an example only if no attack that was run broke it; attacks that were not run cannot lower it, so compare models that were attacked alike. Where a published number has no verdict per example, the least of the accuracies stands in."),
+    h("p", {}, "Clean is the accuracy without an attack. An attack's column is the accuracy that is left within the budget of the threat model. “Robust” counts an example only if none of the attacks that all ranked models went through broke it, on the same first examples; a model that lacks one of these attacks, or has fewer examples, is listed below without a rank. “Worst known” also counts attacks that were run on this model alone. Where a published number has no verdict per example, the least of the accuracies stands in."),
     h("p", {}, "Intervals are Wilson's 95 % score intervals: two models whose intervals overlap widely are not told apart by this many examples. Of cells that differ only in the number of examples, the largest is shown."));
 
   function problems() {
@@ -250,14 +293,22 @@ const JR = (() => {
     const doc = await load(id);
     const sets = [...new Set(doc.cells.map((cell) => cell.data))];
     return [h("p", { class: "meta" }, h("a", { href: "#/" }, "All models"), " /"), h("h1", { tabindex: "-1" }, h("bdi", {}, model.name)),
-      h("p", { class: "quiet" }, about(model) || "Nothing is recorded about this network."), standings(model, doc), curveSection(doc, sets), gridSection(doc, sets), transferSection(doc), pictureSection(doc), cellSection(doc)];
+      h("p", { class: "quiet" }, about(model) || "Nothing is recorded about this network.", " ", marks(model)), publication(model), standings(model, doc), curveSection(doc, sets), gridSection(doc, sets), transferSection(doc), pictureSection(doc), cellSection(doc)];
+  }
+
+  // Only addresses of the web become links.
+  function publication(model) {
+    const paper = model.published || {}, safe = /^https?:\/\//.test(paper.link || "");
+    const parts = [paper.authors, paper.footnote, paper.reported ? `reported: ${paper.reported} %` : null].filter(Boolean);
+    if (!safe && parts.length === 0) return null;
+    return h("p", { class: "meta" }, safe ? [h("a", { href: paper.link, rel: "noreferrer noopener" }, named(paper.name || paper.link)), parts.length ? " · " : null] : null, parts.join(" · "));
   }
 
   function standings(model, doc) {
     const at = index.models.indexOf(model);
     const rows = Object.keys(doc.boards).map((key) => {
       const board = index.boards[Number(key)], own = board.rows.find((row) => row[0] === at);
-      const better = board.rows.filter((row) => row[1] && own[1] && row[1][0] > own[1][0]).length;
+      const ranking = board.rankings[0], place = ranking && ranksOf(ranking).get(at), reason = ranking && new Map(ranking.others).get(at);
       const numbers = board.columns.map((column, c) => {
         if (own[c + 1] === null) return null;
         const files = doc.boards[key][c];
@@ -266,7 +317,7 @@ const JR = (() => {
       });
       const main = numberCell(own[1], true);
       return h("tr", {}, h("th", { scope: "row", class: "name" }, board.data, h("div", { class: "meta" }, threatOf(board))), main,
-        h("td", {}, own[1] ? `${better + 1} of ${board.rows.length}` : "–"), h("td", { class: "left" }, h("ul", { class: "numbers" }, numbers)));
+        h("td", {}, place ? `${place.rank} of ${ranking.ranked.length}` : h("span", { class: "quiet" }, reason ? `not ranked: ${reason}` : "–")), h("td", { class: "left" }, h("ul", { class: "numbers" }, numbers)));
     });
     if (rows.length === 0) return null;
     return h("section", {}, h("h2", {}, "Standing"), h("p", { class: "quiet" }, "Open a number to see the cell files it was counted from."),
@@ -455,12 +506,14 @@ const JR = (() => {
   }
 
   // ---- transfer between all models -----------------------------------------------------------------------------
-  function showTransfer() {
+  function showTransfer(query) {
+    const asr = query.get("show") !== "accuracy";
     const maps = index.transfers.map((map) => {
-      const rows = map.sources.map((source, at) => h("tr", {}, h("th", { scope: "row" }, named(source)), map.values[at].map((value) => heatCell(value === null ? undefined : value))));
-      return table(`${map.data}, ${map.attack}: accuracy of the target (column) on images made for the source (row)`, [h("th", { scope: "col" }, "Source"), map.targets.map((at) => h("th", { scope: "col" }, named(index.models[at].name)))], rows, "heat");
+      const rows = map.sources.map((source, at) => h("tr", {}, h("th", { scope: "row" }, named(source)), (asr ? map.success : map.values)[at].map((value) => heatCell(value === null ? undefined : value))));
+      return table(`${map.data}, ${map.attack}: ${asr ? "attack success rate on" : "accuracy of"} the target (column) with images made for the source (row), per cent`, [h("th", { scope: "col" }, "Source"), map.targets.map((at) => h("th", { scope: "col" }, named(index.models[at].name)))], rows, "heat");
     });
-    return [h("h1", { tabindex: "-1" }, "Transfer between models"), h("p", { class: "quiet" }, "Adversarial images are made once for each source and shown to every target."), maps];
+    return [h("h1", { tabindex: "-1" }, "Transfer between models"), h("p", { class: "quiet" }, "Adversarial images are made once for each source and shown to every target. The success rate is over the images that the target has right without an attack."),
+      h("form", { class: "filters", onsubmit: (event) => event.preventDefault() }, choice("Show", "show", [["", "attack success rate"], ["accuracy", "accuracy"]], asr ? "" : "accuracy", (value) => { location.hash = value ? `#/transfer?show=${value}` : "#/transfer"; })), maps];
   }
 
   // ---- studies: techniques beside their baselines ---------------------------------------------------------------
@@ -489,6 +542,30 @@ const JR = (() => {
     return found;
   }
 
+  // Where two curves cross: before it one model is better, after it the other.
+  function crossings([first, second]) {
+    const at = (points, x) => {
+      const k = points.findIndex((point) => point[0] >= x);
+      if (k <= 0) return (k < 0 ? points.at(-1) : points[0])[1];
+      const [[x0, y0], [x1, y1]] = [points[k - 1], points[k]];
+      return y0 + ((x - x0) / (x1 - x0)) * (y1 - y0);
+    };
+    const last = Math.min(first.points.at(-1)[0], second.points.at(-1)[0]);
+    const xs = [...new Set([...first.points, ...second.points].map((point) => point[0]))].filter((x) => x <= last).sort((a, b) => a - b);
+    const gaps = xs.map((x) => at(first.points, x) - at(second.points, x)), found = [];
+    let sign = 0, before = 0;
+    gaps.forEach((gap, k) => {
+      if (gap === 0) return;
+      if (sign && Math.sign(gap) !== sign) {
+        const x = gaps[before] === gap ? xs[k] : xs[before] + (gaps[before] / (gaps[before] - gap)) * (xs[k] - xs[before]);
+        found.push([x, at(first.points, x)]);
+      }
+      sign = Math.sign(gap);
+      before = k;
+    });
+    return found;
+  }
+
   function lineChart(title, xLabel, series) {
     const width = 460, height = 260, left = 36, right = 12, top = 10, bottom = 38;
     const xMax = Math.max(...series.flatMap((one) => one.points.map((point) => point[0]))) || 1;
@@ -501,14 +578,20 @@ const JR = (() => {
       const dots = one.points.length > 9 ? [] : one.points.map((point) => s("circle", { class: `series ${look}`, cx: x(point[0]), cy: y(point[1]), r: 2.6 }, s("title", {}, `${one.name}: ${percent(point[1])} % at ${Number(point[0].toPrecision(4))}`)));
       return [s("path", { class: `series ${look}`, d: path }), dots];
     });
-    const drawing = s("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${title}. The values follow as a table.` }, marks, below, lines,
+    const crossed = series.length === 2 && series.every((one) => one.points.length > 1) ? crossings(series) : [];
+    const spots = crossed.map(([px, py]) => s("circle", { class: "cross", cx: x(px), cy: y(py), r: 5 }, s("title", {}, `The curves cross at ${Number(px.toPrecision(3))}, ${percent(py)} %`)));
+    const drawing = s("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${title}. The values follow as a table.` }, marks, below, lines, spots,
       s("line", { class: "axis", x1: left, x2: width - right, y1: y(0), y2: y(0) }), s("text", { x: (left + width - right) / 2, y: height - 6, "text-anchor": "middle" }, xLabel));
     const legend = h("ul", { class: "legend" }, series.map((one, at) => h("li", {}, h("span", { class: `c${at % 6}` }), h("bdi", {}, one.name))));
     const values = h("details", {}, h("summary", {}, "Values"), series.map((one) => table(one.name, headers(xLabel, "accuracy, %"), one.points.map((point) => h("tr", {}, h("td", { class: "left" }, String(Number(point[0].toPrecision(4)))), h("td", { class: "left" }, percent(point[1])))))));
-    return h("figure", {}, h("figcaption", {}, title), drawing, legend, values);
+    const note = crossed.length ? h("p", { class: "meta" }, `The curves cross at ${crossed.map(([px]) => Number(px.toPrecision(3))).join(", ")}: which model is better depends on it.`) : null;
+    return h("figure", {}, h("figcaption", {}, title), drawing, legend, note, values);
   }
 
   // ---- routes and theme ----------------------------------------------------------------------------------------
+  // Other scripts add views: {place, title, there(index), show(index, query)}.
+  const views = [];
+  const shownViews = () => views.filter((one) => one.there(index));
   let turn = 0;
   async function route(arrived) {
     const mine = ++turn, [path, words] = (location.hash.slice(1) || "/").split("?"), [, place, rest] = path.split("/");
@@ -517,13 +600,16 @@ const JR = (() => {
     try {
       if (place === "model") nodes = await showModel(rest);
       else if (place === "compare") nodes = await showCompare((rest || "").split(",").slice(0, MOST), query);
-      else if (place === "transfer" && index.transfers.length) nodes = showTransfer();
+      else if (place === "transfer" && index.transfers.length) nodes = showTransfer(query);
+      else if (shownViews().some((one) => one.place === place)) nodes = views.find((one) => one.place === place).show(index, query);
       else nodes = place === "studies" && index.studies.length ? showStudies() : showBoard(query);
     } catch (error) {
       nodes = [h("h1", { tabindex: "-1" }, "This page could not be drawn"), h("p", {}, "Its data is missing or damaged; write the report again."), h("p", { class: "quiet" }, String(error.message))];
     }
     if (mine !== turn) return;
-    const tabs = [["#/", "Leaderboard", !["model", "compare", "transfer", "studies"].includes(place)]];
+    const others = shownViews();
+    const tabs = [["#/", "Leaderboard", !["model", "compare", "transfer", "studies", ...others.map((one) => one.place)].includes(place)]];
+    tabs.push(...others.map((one) => [`#/${one.place}`, one.title, place === one.place]));
     if (index.transfers.length) tabs.push(["#/transfer", "Transfer", place === "transfer"]);
     if (index.studies.length) tabs.push(["#/studies", "Studies", place === "studies"]);
     $("views").replaceChildren(...tabs.map(([href, text, on]) => h("a", { href, "aria-current": on ? "page" : null }, text)));
@@ -561,5 +647,6 @@ const JR = (() => {
     route(false);
   }
 
-  return { boards, model: (id, data) => documents.set(id, data) };
+  const tools = { h, s, choice, table, headers, lineChart, ticks, heatCell, pager, named, many, percent, fileLink, PAGE, modelLink: (at, name) => (at === null ? named(name) : h("a", { href: `#/model/${index.models[at].id}` }, named(name))), modelHref: (at) => (at === null ? null : `#/model/${index.models[at].id}`) };
+  return { boards, model: (id, data) => documents.set(id, data), view: (one) => views.push(one), tools };
 })();

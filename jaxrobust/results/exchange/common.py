@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,20 @@ def data_of(file: Path, info: dict[str, Any]) -> str:
 def as_text(value: Any) -> str:
   """JSON as those repositories write it."""
   return json.dumps(value, indent=2, allow_nan=False) + "\n"
+
+
+def compact_text(value: Any) -> str:
+  """JSON in one line, for files that hold a million numbers."""
+  return json.dumps(value, separators=(",", ":"), allow_nan=False)
+
+
+def plain_name(name: str) -> bool:
+  """Whether a data set has a name that others could know: no path, no address.
+
+  >>> plain_name("cifar10.1-v6"), plain_name("npz:/tmp/mine.npz")
+  (True, False)
+  """
+  return re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._@-]*", name) is not None
 
 
 def exact_budget(eps: float, digits: int) -> str:

@@ -4,56 +4,128 @@
   meta.json   {"ids": {"21": {"nb201-string": "|…|", "isomorph": "21"}}, "epsilons": {"pgd@Linf": [0.1, 0.5, …]}}
 
 Lists run over the budgets of `meta.json`, in 255ths, or over severities 1 to 5. Measurements are `accuracy`,
-`confidence` and `cm` (confusion matrices); the last two come from cells that hold such matrices. The paper's keys have
-no norm, its files (github.com/steffen-jung/robustness-dataset) have; both are read, the files' are written.
-Architecture 21 is the model `nb201-21`.
+`confidence` and `cm` (confusion matrices). The paper's keys have no norm, its files
+(github.com/steffen-jung/robustness-dataset) have; both are read, the files' are written. Architecture 21 is the model
+`nb201-21`. A key becomes one table of all its models (`results.tables`), and a table one key again.
+
+Cells of one's own are written only where they are what the key says: the paper's attacks with its steps and budgets, on
+the whole test set. Others are counted in an error where nothing else is left.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from jaxrobust.core.errors import CorruptFileError, InputError
+from jaxrobust.core.nas_cells import NUM_CELLS, all_cells, cell_string, isomorphs
 from jaxrobust.results.cell import Result
-from jaxrobust.results.exchange.common import EXAMPLES, Record, as_object, as_text, describe, fraction, read_json
+from jaxrobust.results.exchange.common import as_object, compact_text, fraction, read_json
 from jaxrobust.results.rows import budget_value, parse_corruption
+from jaxrobust.results.tables import ACCURACY, ResultTable
 
 SOURCE = "NAS robustness data set"
 PREFIX = "nb201-"
-# Their keys, and ids of the attacks their paper describes (section 3.2).
+# Their keys, and ids of the attacks their paper describes (section 3.2), as the suite `nas-cell` makes them.
 ATTACKS = {
-  "aa_apgd-ce": "linf-apgd-ce-100",
-  "aa_square": "linf-square-5000",
-  "fgsm": "linf-fgsm",
-  "pgd": "linf-pgd-40",
+  "aa_apgd-ce@Linf": "linf-apgd-ce-100",
+  "aa_square@Linf": "linf-square-5000",
+  "fgsm@Linf": "linf-fgsm",
+  "pgd@Linf": "linf-pgd-40,step_size=0.0333333",
 }
+# Budgets in 255ths, as in the published meta.json; table 2 of the paper has one more (255) for the last three.
+FEW = [0.1, 0.5, 1.0, 2.0, 3.0, 4.0, 8.0]
+EPSILONS = {
+  "aa_apgd-ce@Linf": FEW,
+  "aa_square@Linf": FEW,
+  "fgsm@Linf": [0.1, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 255.0],
+  "pgd@Linf": FEW,
+}
+CLEAN = "clean"
+CORRUPTIONS = (
+  "brightness", "contrast", "defocus_blur", "elastic_transform", "fog", "frost", "gaussian_noise", "glass_blur",
+  "impulse_noise", "jpeg_compression", "motion_blur", "pixelate", "shot_noise", "snow", "zoom_blur",
+)  # fmt: skip
 SEVERITIES = range(1, 6)
-MEASUREMENTS = {"accuracy": "robust_accuracy", "confidence": "confidence", "cm": "confusion"}
+MEASUREMENTS = {"accuracy": ACCURACY, "confidence": "confidence", "cm": "confusion"}
+# Their folders, our data sets, and how many test images these have.
+DATA = {"cifar10": ("cifar10", 10_000), "cifar100": ("cifar100", 10_000), "ImageNet16-120": ("imagenet16-120", 6_000)}
+_STORED = re.compile(r"(cifar100?)-c:(.+)")
 
 
-def read(path: Path) -> Iterator[Record]:
-  """Records of the accuracies in a folder that has a `meta.json`."""
+def read_nas(path: Path) -> Iterator[ResultTable]:
+  """Reads every key of a folder that has a `meta.json` as a table, with all its measurements."""
   meta = read_json(path / "meta.json")
   ids, epsilons = (_object(meta, name, path / "meta.json") for name in ("ids", "epsilons"))
-  for file in sorted(path.glob("*/*_accuracy.json")):
-    data, key = file.parent.name, file.name.removesuffix("_accuracy.json")
+  keys: dict[tuple[str, str], list[Path]] = {}
+  for file in sorted(path.glob("*/*.json")):
+    key, _, measurement = file.name.removesuffix(".json").rpartition("_")
+    if key and measurement in MEASUREMENTS:
+      keys.setdefault((file.parent.name, key), []).append(file)
+  for (folder, key), files in keys.items():
+    yield _read_key(folder, key, files, ids, epsilons)
+
+
+def _read_key(
+  folder: str, key: str, files: Sequence[Path], ids: Mapping[str, Any], epsilons: Mapping[str, Any]
+) -> ResultTable:
+  if folder not in DATA:
+    raise CorruptFileError(f"{files[0]}: unknown data set {folder!r}; known are {', '.join(DATA)}")
+  cells = _columns(key, epsilons, files[0])
+  found: dict[str, Mapping[str, Any]] = {}
+  for file in files:
+    measurement = file.name.removesuffix(".json").rpartition("_")[2]
     values: Any = read_json(file)
-    for name in (data, key, "accuracy"):
+    for name in (folder, key, measurement):
       values = _object(values, name, file)
-    for uid, found in values.items():
-      arch = as_object(ids.get(uid, {}), file).get("nb201-string")
-      base: Record = {
-        "schema": 0,
-        "model": f"{PREFIX}{uid}",
-        "data": data.lower(),
-        "n": EXAMPLES.get(data, 10_000),
-        "source": SOURCE,
-        "about": {"arch": arch, "family": "nas-bench-201"},
-      }
-      yield from _records(base, key, found, epsilons, file)
+    found[measurement] = values
+  models = sorted({uid for values in found.values() for uid in values}, key=_order)
+  measures: dict[str, list[list[Any]]] = {}
+  for file in files:
+    measurement = file.name.removesuffix(".json").rpartition("_")[2]
+    values = found[measurement]
+    rows = [_row(values.get(uid), len(cells), key, f"{file}: {PREFIX}{uid}") for uid in models]
+    if measurement == "accuracy":
+      for uid, row in zip(models, rows, strict=True):
+        for value in row:
+          if value is not None and (type(value) not in (int, float) or not 0 <= value <= 1):
+            fraction(value if type(value) in (int, float) else None, f"{file}: {PREFIX}{uid}")
+    measures[MEASUREMENTS[measurement]] = rows
+  strings = [as_object(ids.get(uid, {}), files[0]).get("nb201-string") for uid in models]
+  arch = [text if isinstance(text, str) else None for text in strings]
+  data, n = DATA[folder]
+  names = tuple(f"{PREFIX}{uid}" for uid in models)
+  about = {"family": "nas-bench-201"}
+  return ResultTable(f"nas/{data}/{key}", data, n, SOURCE, cells, names, measures, about, {"arch": arch})
+
+
+def _order(uid: str) -> tuple[bool, int, str]:
+  return (False, int(uid), "") if uid.isascii() and uid.isdigit() and len(uid) < 10 else (True, 0, uid)
+
+
+def _columns(key: str, epsilons: Mapping[str, Any], file: Path) -> tuple[tuple[str, str, str | None], ...]:
+  """Returns what each entry of a key's lists is about."""
+  if key == CLEAN:
+    return ((CLEAN, "none", None),)
+  attack = ATTACKS.get(key if key.endswith("@Linf") else f"{key}@Linf")
+  if attack is None:
+    return tuple((f"{key}-{severity}-t32", "none", None) for severity in SEVERITIES)
+  places = epsilons.get(key, epsilons.get(key.removesuffix("@Linf")))
+  if not isinstance(places, list) or not places or not all(type(place) in (int, float) for place in places):
+    raise CorruptFileError(f"{file}: meta.json has no budgets for {key}")
+  return tuple((CLEAN, attack, f"{place:g}/255") for place in places)
+
+
+def _row(found: Any, length: int, key: str, where: str) -> list[Any]:
+  if found is None:
+    return [None] * length
+  if key == CLEAN:
+    return [found]
+  if not isinstance(found, list) or len(found) != length:
+    raise CorruptFileError(f"{where} has no list of {length} entries")
+  return found
 
 
 def _object(value: Any, name: str, file: Path) -> Mapping[str, Any]:
@@ -62,74 +134,87 @@ def _object(value: Any, name: str, file: Path) -> Mapping[str, Any]:
   return value[name]
 
 
-def _records(base: Record, key: str, found: Any, epsilons: Mapping[str, Any], file: Path) -> Iterator[Record]:
-  if key == "clean":
-    yield {**base, "accuracy": fraction(found, f"{file}: {base['model']}")}
-    return
-  attack = ATTACKS.get(key.removesuffix("@Linf"))
-  places = epsilons.get(key, epsilons.get(key.removesuffix("@Linf"), ())) if attack else SEVERITIES
-  known = isinstance(places, list | range) and all(type(place) in (int, float) for place in places)
-  if not known:
-    raise CorruptFileError(f"{file}: meta.json has no budgets for {key}")
-  if not isinstance(found, list) or len(found) != len(places):
-    raise CorruptFileError(f"{file}: {base['model']} has no list of {len(places)} accuracies")
-  for place, value in zip(places, found, strict=True):
-    if value is None:
-      continue
-    accuracy = fraction(value, f"{file}: {base['model']}")
-    if attack:
-      yield {**base, "attack": attack, "eps": f"{place:g}/255", "robust_accuracy": accuracy}
-    else:
-      yield {**base, "condition": f"{key}-{place}-t32", "accuracy": accuracy}
+NasRows = dict[tuple[str, str], dict[str, dict[str, list[Any]]]]
+"""(folder, key) to id to measure (by our names) to its list."""
 
 
-def write(results: Sequence[Result]) -> Iterator[tuple[str, str]]:
-  """Path and text of every file of the data set; a place without a cell holds null."""
-  found: dict[tuple[str, str], dict[str, dict[float, Result]]] = {}
-  ids: dict[str, dict[str, str]] = {}
+def write_nas(results: Iterable[Result], tables: Iterable[ResultTable] = ()) -> Iterator[tuple[str, str]]:
+  """Returns path and text of every file of the data set; a place without a number holds null.
+
+  Args:
+    results: cells of any models; those that are no cells of the benchmark under its protocol are passed over.
+    tables: of many models.
+  """
+  found: NasRows = {}
+  epsilons = dict(EPSILONS)
+  for table in tables:
+    _add_table(found, epsilons, table)
+  others = 0
   for result in results:
     uid = re.fullmatch(rf"{PREFIX}(\d+)", result.cell.model)
-    place = _place(result)
-    if uid is None or place is None:
-      continue
-    key, position = place
-    found.setdefault((_their_name(result.cell.data), key), {}).setdefault(uid[1], {})[position] = result
-    ids[uid[1]] = {"nb201-string": str(describe(result).get("arch") or ""), "isomorph": uid[1]}
-  if not ids:
-    raise InputError(f"no results of NAS-Bench-201 cells here (models called {PREFIX}NUMBER)")
-  epsilons: dict[str, list[float]] = {}
-  for (_, key), models in found.items():
-    if "@" in key:
-      epsilons[key] = sorted({*epsilons.get(key, ()), *(place for values in models.values() for place in values)})
-  for (data, key), models in sorted(found.items()):
-    places: list[float] = [0] if key == "clean" else epsilons.get(key, list(SEVERITIES))
-    for measurement, entry in MEASUREMENTS.items():
-      rows = {uid: [_entry(values.get(place), entry) for place in places] for uid, values in sorted(models.items())}
-      if any(value is not None for row in rows.values() for value in row):
-        shown = {uid: row[0] for uid, row in rows.items()} if key == "clean" else rows
-        yield f"{data}/{key}_{measurement}.json", as_text({data: {key: {measurement: shown}}})
-  yield "meta.json", as_text({"ids": dict(sorted(ids.items())), "epsilons": epsilons})
+    if uid is not None and int(uid[1]) < NUM_CELLS:
+      place = _place(result, epsilons)
+      others += place is None
+      if place is not None:
+        folder, key, at = place
+        values = found.setdefault((folder, key), {}).setdefault(uid[1], {})
+        for name in MEASUREMENTS.values():
+          values.setdefault(name, [None] * _size(key, epsilons))[at] = result.summary.get(name)
+  if not found:
+    why = f"{others} cells are not under the data set's protocol" if others else f"no models called {PREFIX}NUMBER"
+    raise InputError(f"no results of NAS-Bench-201 that the data set could hold: {why}")
+  for (folder, key), models in sorted(found.items()):
+    for measurement, name in MEASUREMENTS.items():
+      rows = {uid: models[uid].get(name, [None]) for uid in sorted(models, key=int)}
+      shown = {uid: row[0] if key == CLEAN else row for uid, row in rows.items() if set(map(type, row)) != {type(None)}}
+      if shown:
+        yield f"{folder}/{key}_{measurement}.json", compact_text({folder: {key: {measurement: shown}}})
+  yield "meta.json", compact_text({"ids": _ids(), "epsilons": epsilons})
 
 
-def _entry(result: Result | None, name: str) -> Any:
-  return None if result is None else result.summary.get(name)
+def _size(key: str, epsilons: Mapping[str, Sequence[float]]) -> int:
+  return 1 if key == CLEAN else len(epsilons.get(key, SEVERITIES))
 
 
-def _their_name(data: str) -> str:
-  return "ImageNet16-120" if data == "imagenet16-120" else data
+def _add_table(found: NasRows, epsilons: dict[str, list[float]], table: ResultTable) -> None:
+  kind, _, rest = table.name.partition("/")
+  data, _, key = rest.partition("/")
+  folder = next((theirs for theirs, (ours, _) in DATA.items() if ours == data), None)
+  if kind != "nas" or folder is None:
+    return
+  key = f"{key}@Linf" if f"{key}@Linf" in ATTACKS else key
+  if key in ATTACKS:
+    epsilons[key] = [round(255 * (budget_value(eps) or 0), 6) for _, _, eps in table.cells]
+  models = found.setdefault((folder, key), {})
+  for at, model in enumerate(table.models):
+    uid = model.removeprefix(PREFIX)
+    if uid.isascii() and uid.isdigit():
+      models[uid] = {name: list(rows[at]) for name, rows in table.measures.items()}
 
 
-def _place(result: Result) -> tuple[str, float] | None:
-  """The key of a cell and its place in the list; None for what the data set does not hold."""
-  cell, corruption = result.cell, parse_corruption(result.cell.condition)
-  if cell.attack == "none":
-    if corruption is not None:
-      return corruption[0], corruption[1]
-    return ("clean", 0) if cell.condition == "clean" else None
-  names = {re.sub(r"-\d+$", "", ours): f"{theirs}@Linf" for theirs, ours in ATTACKS.items()}
-  # Options behind a comma are the protocol's step sizes.
-  key = names.get(re.sub(r"-\d+$", "", cell.attack.partition(",")[0]))
-  budget = budget_value(cell.eps)
-  if key is None or budget is None or cell.condition != "clean":
+def _ids() -> dict[str, dict[str, str]]:
+  """Describes all cells of the space, as the published meta.json does."""
+  strings, same = map(cell_string, all_cells().tolist()), isomorphs().tolist()
+  return {str(uid): {"nb201-string": next(strings), "isomorph": str(same[uid])} for uid in range(NUM_CELLS)}
+
+
+def _place(result: Result, epsilons: Mapping[str, Sequence[float]]) -> tuple[str, str, int] | None:
+  """Returns folder, key and place in the list of a cell; None for what the data set does not hold."""
+  cell = result.cell
+  stored = _STORED.fullmatch(cell.data)
+  data, condition = (stored[1], stored[2]) if stored else (cell.data, cell.condition)
+  folder = next((theirs for theirs, (ours, n) in DATA.items() if (ours, n) == (data, cell.n)), None)
+  if folder is None:
     return None
-  return key, round(255 * budget, 6)
+  if cell.attack == "none":
+    corruption = parse_corruption(condition)
+    if corruption is None:
+      return (folder, CLEAN, 0) if condition == CLEAN else None
+    name, severity = corruption
+    made = stored or condition == f"{name}-{severity}-t32"
+    return (folder, name, severity - 1) if name in CORRUPTIONS and severity in SEVERITIES and made else None
+  key = next((theirs for theirs, ours in ATTACKS.items() if ours == cell.attack), None)
+  budget = round(255 * (budget_value(cell.eps) or -1), 6)
+  if key is None or condition != CLEAN or stored or budget not in epsilons[key]:
+    return None
+  return folder, key, epsilons[key].index(budget)

@@ -25,6 +25,7 @@ from jaxrobust.results.exchange.common import (
   data_of,
   exact_budget,
   fraction,
+  plain_name,
   read_objects,
 )
 from jaxrobust.results.ids import attack_norm, threat_name, without_threat
@@ -42,6 +43,10 @@ SHIFTS = {
   "V": "imagenet-v",
   "ON": "objectnet",
 }
+# How many examples shifted data sets have; of larger ones as many are drawn as the data set itself has.
+SIZES = {"cifar10.1-v6": 2_000, "cifar10.2": 2_000, "cifar10-r": 6_837}
+# What models of the benchmark were trained for (section 3 of the paper): norm and budget by data set.
+TRAINED = {("cifar10", "linf"): "8/255", ("cifar10", "l2"): "0.5", ("imagenet", "linf"): "4/255"}
 ATTACKS = {"aa": "autoattack"}
 # Natural shifts of a data set have names of their own; those of other data sets begin with its name.
 BASES = {"cinic10": "cifar10", "objectnet": "imagenet"}
@@ -73,7 +78,7 @@ def read(path: Path) -> Iterator[Record]:
         found.append((SHIFTS.get(shift, shift), "clean", as_object(values, file)))
     for name, condition, measured in found:
       yield from _measured(
-        file, {**base, "data": name, "condition": condition, "n": EXAMPLES.get(data, 10_000)}, measured
+        file, {**base, "data": name, "condition": condition, "n": SIZES.get(name, EXAMPLES.get(data, 10_000))}, measured
       )
 
 
@@ -128,6 +133,8 @@ def write(results: Sequence[Result]) -> Iterator[tuple[str, str]]:
   sets = {result.cell.data for result in results}
   for result in results:
     cell = result.cell
+    if not plain_name(cell.data):
+      continue
     base = base_of(cell.data, sets)
     document = documents.setdefault((base, cell.model), {"dataset": base, "adv_acc": {}, "metrics": {}})
     threat = threat_name(result.config, cell.attack)
@@ -145,12 +152,25 @@ def write(results: Sequence[Result]) -> Iterator[tuple[str, str]]:
       document["clean_acc"] = value
     else:
       document["adv_acc"][key] = value
-      document.setdefault("eps", budget_value(cell.eps))
   for (base, model), document in documents.items():
     norms = {key.split("-")[0] for key in document["adv_acc"]} & set(NORMS)
     suffix = next((norm for norm in NORMS if model.endswith(f".{norm}")), None)
     trained = suffix or ("L2" if norms == {"L2"} else "Linf")
+    eps = _trained_budget(document["adv_acc"], base, trained)
+    document |= {} if eps is None else {"eps": eps}
     yield f"{base}/{trained}/{model.removesuffix(f'.{trained}')}.json", as_text(document)
+
+
+def _trained_budget(accuracies: Mapping[str, float], base: str, threat: str) -> float | None:
+  """The budget a model was trained for: the paper's where it was attacked so, else the least of its norm.
+
+  >>> _trained_budget({"L2-mm5-0.5": 0.6, "Linf-mm5-0.047059": 0.2, "Linf-mm5-0.031373": 0.4}, "cifar10", "Linf")
+  0.03137254901960784
+  """
+  keys = [parse_key(key) for key in accuracies]
+  budgets = {eps: budget_value(eps) or 0.0 for attack, eps in keys if attack_norm(attack) == NORMS[threat]}
+  paper = TRAINED.get((base, NORMS[threat]))
+  return budgets[paper] if paper in budgets else min(budgets.values(), default=None)
 
 
 def base_of(data: str, sets: set[str]) -> str:

@@ -22,11 +22,19 @@ from jaxrobust.results.exchange.common import (
   data_of,
   describe,
   fraction,
+  plain_name,
   read_objects,
 )
 
 SOURCE = "RobustBench model_info"
-_ABOUT = ("link", "name", "authors", "venue", "additional_data", "number_forward_passes", "reported", "footnote")
+_ABOUT = (
+  "link", "name", "authors", "venue", "additional_data", "number_forward_passes", "reported", "footnote", "unreliable",
+  "corruptions_acc_3d", "corruptions_mce", "corruptions_mce_3d",
+)  # fmt: skip
+UNRELIABLE = {
+  "kind": "unreliable",
+  "text": "the source marks AutoAttack's number as unreliable: a stronger attack may break this model",
+}
 CORRUPTED = "corruptions-mean"
 
 
@@ -50,7 +58,8 @@ def read(path: Path) -> Iterator[Record]:
     for key, attack in (("autoattack_acc", "autoattack"), ("external", "external")):
       if info.get(key) is not None and threat in NORMS and info.get("eps"):
         attacked = {"attack": f"{NORMS[threat]}-{attack}", "eps": str(info["eps"]), "robust_accuracy": number(key)}
-        yield {**base, **attacked, "accuracy": clean}
+        marked = {"findings": [UNRELIABLE]} if info.get("unreliable") is True else {}
+        yield {**base, **attacked, "accuracy": clean, **marked}
     if info.get("corruptions_acc") is not None:
       yield {**base, "condition": CORRUPTED, "accuracy": number("corruptions_acc")}
 
@@ -61,17 +70,22 @@ def write(results: Sequence[Result]) -> Iterator[tuple[str, str]]:
   for (model, data, condition, attack), result in cells.items():
     norm, _, name = attack.partition("-")
     clean = cells.get((model, data, "clean", "none"))
-    if clean is None:
+    if clean is None or not plain_name(data):
       continue
     if condition == "clean" and name == "autoattack" and norm in OTHERS:
       stronger = cells.get((model, data, "clean", f"{norm}-external"))
       more = {} if stronger is None else {"external": _percent(stronger)}
-      info = {**_info(model, clean, result.cell.eps), "autoattack_acc": _percent(result), "unreliable": False, **more}
+      info = {
+        **_info(model, clean, result.cell.eps),
+        "autoattack_acc": _percent(result),
+        "unreliable": describe(clean).get("unreliable") is True,
+        **more,
+      }
       yield _path(data, OTHERS[norm], model), as_text(info)
     elif condition == CORRUPTED and attack == "none":
       yield (
         _path(data, "corruptions", model),
-        as_text({**_info(model, clean, None), "corruptions_acc": _percent(result)}),
+        as_text({**_info(model, clean, None), "corruptions_acc": _percent(result), **_more(clean)}),
       )
 
 
@@ -81,6 +95,11 @@ def _path(data: str, threat: str, model: str) -> str:
 
 def _percent(result: Result) -> str:
   return f"{100 * result.summary['robust_accuracy']:.2f}"
+
+
+def _more(clean: Result) -> dict[str, Any]:
+  """The other numbers of corruption boards, as they were read."""
+  return {name: value for name, value in describe(clean).items() if name.startswith("corruptions_")}
 
 
 def _info(model: str, clean: Result, eps: str | None) -> dict[str, Any]:
