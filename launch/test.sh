@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # All checks: style, types, doctests, tests. Arguments go to pytest: bash launch/test.sh -k engine
-#   bash launch/test.sh smoke   style and a few fast tests of every room, in about a minute
+#   bash launch/test.sh smoke     style and a few fast tests of every room, in about a minute
+#   bash launch/test.sh assault   hostile files, kills, signals and full disks, and a table of what came of them
 # Whole trainings and the larger sizes of networks are left out where it is not CI (CI=1 runs them), the long comparisons
 # with other implementations everywhere (JAXROBUST_SLOW=1 runs them).
 source "$(dirname "${BASH_SOURCE[0]}")/_environment.sh"
@@ -15,12 +16,15 @@ if [ "${1:-}" = smoke ]; then
   exec "$venv/bin/python" -m pytest -n "${JAXROBUST_TEST_PROCESSES:-2}" -m "smoke and not slow and not ci" \
     tests "${@:2}"
 fi
+if [ "${1:-}" = assault ]; then
+  exec "$venv/bin/python" -m pytest -m assault tests/assault "${@:2}"
+fi
 "$venv/bin/mypy"
 if ! command -v chromedriver >/dev/null || ! { command -v chromium || command -v google-chrome; } >/dev/null; then
   echo "skipped: the page in a browser, which takes Chromium and its driver (Debian: apt install chromium chromium-driver)"
 fi
-select=(-m "not slow and not ci")
-[ -n "${CI:-}" ] && select=(-m "not slow")
-[ -n "${JAXROBUST_SLOW:-}" ] && select=()
+select=(-m "not slow and not ci and not assault")
+[ -n "${CI:-}" ] && select=(-m "not slow and not assault")
+[ -n "${JAXROBUST_SLOW:-}" ] && select=(-m "not assault")
 exec "$venv/bin/python" -m pytest -n "${JAXROBUST_TEST_PROCESSES:-2}" --dist worksteal "${select[@]}" \
   --doctest-modules jaxrobust tests "$@"

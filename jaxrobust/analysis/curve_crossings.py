@@ -11,9 +11,9 @@ import os
 from typing import Any, NamedTuple
 
 from jaxrobust.core.errors import InputError, StorageError
+from jaxrobust.core.reading import loads
 from jaxrobust.evaluation.metrics.curves import Curve, crossings
 from jaxrobust.results.folder import open_folder
-from jaxrobust.results.plain import loads
 
 SUMMARY = ".summary.json"
 

@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from jaxrobust.core.errors import InputError, StorageError
+from jaxrobust.core.reading import LARGEST_TEXT, read_if_there
 from jaxrobust.core.registry import unknown_name
 
 ID = "ID"
@@ -157,10 +158,10 @@ def read_csv(path: str | os.PathLike, date: str = "") -> Zoo:
     The zoo; its source is the file's name and the first digits of its SHA-256.
   """
   path = Path(path)
-  try:
-    raw, changed = path.read_bytes(), path.stat().st_mtime
-  except OSError as error:
-    raise StorageError(f"cannot read {path}: {error.strerror or error}") from None
+  raw = read_if_there(path, LARGEST_TEXT)
+  if raw is None:
+    raise StorageError(f"cannot read {path}: no such file")
+  changed = path.stat().st_mtime
   try:
     rows = list(csv.reader(io.StringIO(raw.decode("utf-8-sig"), newline="")))
   except (UnicodeDecodeError, csv.Error) as error:

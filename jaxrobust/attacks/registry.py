@@ -14,7 +14,7 @@ from collections.abc import Callable
 from numbers import Real
 from typing import Any
 
-from jaxrobust.core.contract import contract_of
+from jaxrobust.core.contract import MOST_STEPS, contract_of
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.registry import Registry, unknown_name
 from jaxrobust.core.threat import Threat
@@ -67,6 +67,8 @@ def _check_parameter(name: str, value: Any, annotation: Any) -> None:
   wanted, fits = rule
   if not fits(value):
     raise InputError(f"{name} must be {wanted}, got {value!r}")
+  if is_number(value, int) and value > MOST_STEPS:
+    raise InputError(f"{name} must be at most {MOST_STEPS}, got {value}")
   if name in _SCALES and not value > 0:
     raise InputError(f"{name} must be more than 0, got {value!r}")
 
@@ -157,3 +159,5 @@ def check_steps(num_steps: int) -> None:
     raise InputError(f"num_steps must be a whole number, got {num_steps!r}")
   if num_steps < 1:
     raise InputError(f"an attack needs at least 1 step, got num_steps={num_steps}")
+  if num_steps > MOST_STEPS:
+    raise InputError(f"an attack takes at the most {MOST_STEPS} steps, got num_steps={num_steps}")

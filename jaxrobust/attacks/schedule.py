@@ -17,6 +17,10 @@ from jaxrobust.attacks.registry import attack_id
 from jaxrobust.core.contract import contract_of, same_threat
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.types import Attack
+from jaxrobust.core.validation import check_count
+
+# Each restart is a stage of its own.
+MOST_RESTARTS = 10_000
 
 
 class Item(NamedTuple):
@@ -168,8 +172,7 @@ class Cascade:
   @classmethod
   def restarts(cls, attack: Attack, count: int) -> Cascade:
     """The same attack `count` times with different keys."""
-    if count < 1:
-      raise InputError(f"restarts must be at least 1, got {count}")
+    check_count(count, "restarts", MOST_RESTARTS)
     return cls(tuple(Stage(attack, restart=restart) for restart in range(count)))
 
   @property

@@ -9,6 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from jaxrobust.core.stopping import unblock_signals
+
 WORKER = Path(__file__).with_name("peer_worker.py")
 
 
@@ -38,6 +40,7 @@ class Peers:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=unblock_signals,
       )
     assert self._process.stdin is not None and self._process.stdout is not None
     request = {"path": None, "steps": 0, "rounds": 0, "data": str(self.folder), **job}

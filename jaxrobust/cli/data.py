@@ -7,6 +7,7 @@ import numpy as np
 from jaxrobust.cli.configuration import parse
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.registry import unknown_name
+from jaxrobust.core.terminal import say
 
 DEFAULTS = {"data_dir": "", "decode": False, "out": "", "skip_bad": False}
 USAGE = """what data sets are and whether they are complete
@@ -51,7 +52,7 @@ def _check(name: str, config: object) -> int:
     print(f"{key:<14} {value}")
   found = list(problems(name, config.data_dir or None, config.decode))  # type: ignore[attr-defined]
   for problem in found:
-    print(f"problem        {problem}")
+    say(f"problem        {problem}")
   print("complete" if not found else f"{len(found)} problem{'s' if len(found) > 1 else ''}")
   return 3 if found else 0
 
@@ -67,7 +68,7 @@ def _prepare(name: str, config: object) -> int:
   if isinstance(source, EncodedSource) and config.skip_bad:  # type: ignore[attr-defined]
     bad = list(source.bad_images())
     for example, reason in bad:
-      print(f"left out example {example}: {reason}")
+      say(f"left out example {example}: {reason}")
     source = source.without([example for example, _ in bad])
   first = source.take(np.zeros(1, int))[0]
   images = np.empty((len(source), *first.shape[1:]), np.uint8)

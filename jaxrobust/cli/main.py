@@ -7,14 +7,20 @@ down; 75 asked to stop (SIGTERM), saved and to be continued; 76 another process 
 
 from __future__ import annotations
 
-import importlib
 import os
+import signal
 import sys
 
+if hasattr(signal, "pthread_sigmask") and (__name__ == "__main__" or os.path.basename(sys.argv[0]) == "jaxrobust"):
+  signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1})
+
+import importlib
+
 from jaxrobust.cli.machine import prepare
-from jaxrobust.core.errors import JaxrobustError, StoppedError
+from jaxrobust.core.errors import JaxrobustError, first_line
 from jaxrobust.core.registry import unknown_name
-from jaxrobust.core.stopping import StopRequest, Terminated
+from jaxrobust.core.stopping import INTERRUPTED, STOPPED, TEXTS, StopRequest, Terminated, watch_signals
+from jaxrobust.core.terminal import printable
 
 COMMANDS = {
   "evaluate": "a suite of attacks on a classifier, as cells on disk and a table",
@@ -40,6 +46,8 @@ COMPUTING = ("evaluate", "reproduce", "transfer", "attack", "train", "study", "r
 def main(argv: list[str] | None = None) -> int:
   """Runs one command and returns its exit code; expected errors are one line on standard error."""
   words = sys.argv[1:] if argv is None else argv
+  if argv is None:
+    watch_signals()
   if argv is None and words and words[0] in COMPUTING:
     prepare(words)
   # Warnings of the runtime underneath would bury our own output.
@@ -60,14 +68,17 @@ def main(argv: list[str] | None = None) -> int:
     with StopRequest(at_once=True):
       return importlib.import_module(f"jaxrobust.cli.{words[0]}").run(words[1:]) or 0
   except JaxrobustError as error:
-    print(f"error: {error}", file=sys.stderr)
+    print(f"error: {printable(error)}", file=sys.stderr)
     return error.exit_code
+  except MemoryError as error:
+    print(f"error: out of memory: {printable(first_line(error))}", file=sys.stderr)
+    return 1
   except Terminated:
-    print("asked to stop; what was finished is kept, run the same command to go on", file=sys.stderr)
-    return StoppedError.exit_code
+    print(TEXTS[STOPPED], file=sys.stderr)
+    return STOPPED
   except KeyboardInterrupt:
-    print("interrupted; finished cells and saved partial verdicts are kept", file=sys.stderr)
-    return 130
+    print(TEXTS[INTERRUPTED], file=sys.stderr)
+    return INTERRUPTED
   except BrokenPipeError:
     # The reader of our output has gone (`| head`); nothing is wrong.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

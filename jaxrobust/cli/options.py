@@ -92,6 +92,7 @@ OWN = {
   "results": {
     "root": "the results folder; local, or gs://…, s3://… and the like",
     "format": "table, csv, json or parquet",
+    "files": "true to let the query read and write files and load extensions; for queries of your own only",
     "out": "the file to write; empty for standard output",
   },
   "trends": {

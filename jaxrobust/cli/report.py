@@ -6,6 +6,7 @@ import importlib.util
 
 from jaxrobust.cli.configuration import parse
 from jaxrobust.core.errors import InputError
+from jaxrobust.core.terminal import say
 
 DEFAULTS = {"out": "site", "plots": "auto"}
 USAGE = """RESULTS [MORE …]: a page, tables and plots of results folders (one alone may be gs://… and the like);
@@ -27,7 +28,7 @@ def run(argv: list[str]) -> int:
   plots = config.plots == "yes" or (config.plots == "auto" and there)
   written = write_report(words[0], config.out, also=words[1:], plots=plots)
   for problem in written.problems:
-    print(f"finding: {problem}")
+    say(f"finding: {problem}")
   if config.plots == "auto" and not there:
     print("no plots: they need matplotlib (pip install 'jaxrobust[report]')")
   print(f"{written.models} models, {written.cells} cells, {written.plots} plots; tables are in {config.out}/tables")

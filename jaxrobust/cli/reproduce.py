@@ -7,13 +7,13 @@ classifier has moved, `--batch_size=` …). Exit code 0 where every verdict matc
 from __future__ import annotations
 
 import shlex
-import sys
 import tempfile
 from typing import TYPE_CHECKING
 
 from jaxrobust.cli import evaluate, transfer
 from jaxrobust.cli.configuration import parse, set_option
 from jaxrobust.core.errors import CellMismatchError, InputError
+from jaxrobust.core.terminal import say
 
 if TYPE_CHECKING:
   from jaxrobust.results import Result
@@ -34,14 +34,15 @@ def run(argv: list[str]) -> int:
   words = _words(command)
   if words is None:
     raise InputError(f"{path} does not say which command made it; it was computed from Python or by another version")
-  print(f"$ {command}", file=sys.stderr)
+  say(f"$ {command}", error=True)
   made = _again(words[1], [*words[2:], *changes])
   new = next((result for result in made if result.cell == stored.cell), None)
   if new is None:
     others = ", ".join(str(result.cell) for result in made[:3])
     raise CellMismatchError(f"{command} makes {others}, not {stored.cell}")
   found = compare(stored, new)
-  print("\n".join([str(stored.cell), *found.lines()]))
+  for line in (stored.cell, *found.lines()):
+    say(line)
   return 0 if found.verdicts else CellMismatchError.exit_code
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import io
-import sys
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 from jaxrobust.cli.configuration import parse
 from jaxrobust.core.errors import InputError
+from jaxrobust.core.files import atomic_write
 from jaxrobust.core.registry import unknown_name
+from jaxrobust.core.terminal import csv_text, printable, say
 
-DEFAULTS = {"root": "results", "format": "table", "out": ""}
+DEFAULTS = {"root": "results", "format": "table", "out": "", "files": False}
 USAGE = """SQL over the tables cells, metrics and findings of a results folder (local, gs://… and the like), or one of
   jaxrobust results                                    what is there
   jaxrobust results import FORMAT PATH --root=RESULTS  numbers of robustbench, oodrobustbench or nas, as cells or tables
@@ -43,7 +44,7 @@ def run(argv: list[str]) -> int:
     raise unknown_name("format", config.format, list(FORMATS))
   from jaxrobust.results import query
 
-  _show(query(config.root, words[0] if words else OVERVIEW), config.format, config.out)
+  _show(query(config.root, words[0] if words else OVERVIEW, files=config.files), config.format, config.out)
   _warn(query(config.root, "SELECT path, kind, text FROM findings WHERE kind IN ('damaged', 'unfinished')"))
   return 0
 
@@ -53,25 +54,34 @@ def _show(frame: Any, kind: str, out: str) -> None:
   if kind == "parquet":
     if not out:
       raise InputError("parquet needs a file: --out=FILE.parquet")
-    frame.to_parquet(out)
+    buffer = io.BytesIO()
+    frame.to_parquet(buffer)
+    atomic_write(out, buffer.getvalue())
     return
   if kind == "table":
-    text = frame.to_string(index=False) + "\n"
+    text = _neutral(frame, printable).to_string(index=False) + "\n"
   elif kind == "csv":
-    text = frame.to_csv(index=False)
+    text = _neutral(frame, csv_text).to_csv(index=False)
   else:
-    buffer = io.StringIO()
-    frame.to_json(buffer, orient="records", lines=True, double_precision=15)
-    text = buffer.getvalue()
+    lines = io.StringIO()
+    frame.to_json(lines, orient="records", lines=True, double_precision=15)
+    text = lines.getvalue()
   if out:
-    Path(out).write_text(text)
+    atomic_write(out, text)
   else:
     print(text, end="")
 
 
+def _neutral(frame: Any, write: Callable[[str], str]) -> Any:
+  """Returns a frame whose texts and names of columns no terminal and no spreadsheet obeys."""
+  frame = frame.map(lambda value: write(value) if isinstance(value, str) else value)
+  frame.columns = [write(str(name)) for name in frame.columns]
+  return frame
+
+
 def _warn(damaged: Any) -> None:
   for row in damaged.itertuples():
-    print(f"finding: {row.path}: {row.text}", file=sys.stderr)
+    say(f"finding: {row.path}: {row.text}", error=True)
 
 
 def _exchange(action: str, name: str, path: str, root: str) -> int:
@@ -81,7 +91,7 @@ def _exchange(action: str, name: str, path: str, root: str) -> int:
     written = import_results(name, path, root)
     print(f"{len(written)} new files in {root}")
   else:
-    written = export_results(name, root, path, lambda error: print(f"finding: {error}", file=sys.stderr))
+    written = export_results(name, root, path, lambda error: say(f"finding: {error}", error=True))
     print(f"{len(written)} files in {path}")
   return 0
 

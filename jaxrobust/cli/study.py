@@ -19,6 +19,7 @@ from jaxrobust.cli.configuration import parse
 from jaxrobust.core.compilation import enable_compilation_cache
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.registry import unknown_name
+from jaxrobust.core.terminal import say
 
 DEFAULTS: dict[str, Any] = {"out": "", "only": "*", "n": 0, "batch_size": 0, "json": False, "quiet": False}
 USAGE = """the runs of a study, all of them trained and judged, and the table from their cells
@@ -80,5 +81,5 @@ def _run(path: str, config: Any) -> int:
     atomic_write(Path(config.out) / TABLE, study_table(study_rows(config.out, known)))
   print(study_table(study_rows(config.out, known)), end="")
   for failure in failures:
-    print(failure, file=sys.stderr)
+    say(failure, error=True)
   return 5 if failures else 0

@@ -6,23 +6,30 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
+from jaxrobust.core.terminal import printable, say
 from jaxrobust.evaluation.metrics.proportions import proportion
 from jaxrobust.evaluation.suites.report import Report
+
+
+def plain_cell(text: object) -> str:
+  """Returns text for a table of rich: neither its markup nor a terminal's escapes mean anything in it."""
+  return escape(printable(text))
 
 
 def print_reports(title: str, reports: Sequence[Report]) -> None:
   """Prints robust accuracy in percent with its 95 % interval, one row per model and one column per attack."""
   columns = list(dict.fromkeys(column for report in reports for column in report.titles))
-  table = Table(title=title)
+  table = Table(title=plain_cell(title))
   table.add_column("model")
   for column in columns:
-    table.add_column(column, justify="right")
+    table.add_column(plain_cell(column), justify="right")
   for report in reports:
     found = zip(report.titles, report.results, strict=True)
     values = {title: str(proportion(result.examples["robust"])) for title, result in found}
-    table.add_row(report.model, *(values.get(column, "-") for column in columns))
+    table.add_row(plain_cell(report.model), *(values.get(column, "-") for column in columns))
   # Without a terminal, as wide as it takes: a table in a log file must not be cut.
   console = Console()
   Console(width=None if console.is_terminal else 40 + 24 * len(columns)).print(table)
@@ -38,16 +45,16 @@ def print_findings(report: Report) -> None:
       seen.setdefault((title.split()[-1], finding["kind"], finding["text"]), []).append(finding["examples"])
   for (title, kind, text), counts in seen.items():
     cells = f" in {len(counts)} cells" if len(counts) > 1 else ""
-    print(f"finding: {report.model} {title}: {kind}: {text} ({sum(counts)} examples{cells})")
+    say(f"finding: {report.model} {title}: {kind}: {text} ({sum(counts)} examples{cells})")
 
 
 def print_metrics(title: str, metrics: Mapping[str, Any], units: Mapping[str, str] | None = None) -> None:
   """Prints metrics: shares in percent with their intervals, others with their units, partial ones with their counts."""
-  table = Table(title=title)
+  table = Table(title=plain_cell(title))
   for column in ("metric", "value", "95 %", "n"):
     table.add_column(column, justify="left" if column == "metric" else "right", overflow="fold")
   for name, value in metrics.items():
-    table.add_row(name, *metric_texts(value, (units or {}).get(name)))
+    table.add_row(plain_cell(name), *metric_texts(value, (units or {}).get(name)))
   console = Console()
   Console(width=None if console.is_terminal else 160).print(table)
 

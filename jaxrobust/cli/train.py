@@ -18,6 +18,7 @@ from jaxrobust.cli.configuration import parse
 from jaxrobust.core.compilation import enable_compilation_cache
 from jaxrobust.core.config_file import load_config
 from jaxrobust.core.errors import InputError, JaxrobustError, StoppedError, first_line
+from jaxrobust.core.terminal import say
 from jaxrobust.evaluation.studies.runs import MODELS_FOLDER, pick_run
 
 # Another process of a distributed run is gone; start all of them again to continue.
@@ -69,7 +70,7 @@ def _leave(process: int, error: Exception) -> NoReturn:
   text, code = f"process {process} lost the others: {first_line(error)}", LOST
   if isinstance(error, JaxrobustError):
     text, code = str(error), error.exit_code
-  print(f"error: {text}", file=sys.stderr, flush=True)
+  say(f"error: {text}", error=True)
   if process == 0:
     time.sleep(_GRACE)  # It holds the runtime together: those who found the same error have time to say so.
   os._exit(code)

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from jaxrobust.cli.configuration import command_line, parse
 from jaxrobust.cli.evaluate import FREE, SHARED, run_options
+from jaxrobust.cli.table import plain_cell
 from jaxrobust.core.compilation import enable_compilation_cache
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.progress import ProgressFn, show_all
@@ -47,9 +48,9 @@ def run(argv: list[str]) -> int:
     table = Table(title=f"{title}: success rate in % (of images the target has right)")
     table.add_column("made on \\ shown to")
     for target in found.targets:
-      table.add_column(target, justify="right")
+      table.add_column(plain_cell(target), justify="right")
     for source, row in zip(found.sources, found.success, strict=True):
-      table.add_row(source, *(f"{100 * value:.1f}" for value in row))
+      table.add_row(plain_cell(source), *(f"{100 * value:.1f}" for value in row))
     console = Console()
     Console(width=None if console.is_terminal else 40 + 24 * len(found.targets)).print(table)
   if config.suite:

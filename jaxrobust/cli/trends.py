@@ -19,6 +19,7 @@ from jaxrobust.analysis.zoo import Zoo, read_csv
 from jaxrobust.cli.configuration import parse
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.registry import unknown_name
+from jaxrobust.core.terminal import printable, say
 from jaxrobust.report import trend_tables as tables
 
 DEFAULTS = {
@@ -64,7 +65,7 @@ def run(argv: list[str]) -> int:
   pairs = column_pairs(zoo, config.x, config.y)
   trends, problems = fit_trends(zoo, pairs, config.scale, config.top, config.group, config.draws, config.seed)
   for problem in (*zoo.notes, *problems):
-    print(f"finding: {problem}", file=sys.stderr)
+    say(f"finding: {problem}", error=True)
   sheet = _sheet(config.show, zoo, trends, pairs, config)
   if config.out:  # First: whoever reads the table may stop reading.
     _write(zoo, trends, pairs, config)
@@ -144,16 +145,16 @@ def _write(zoo: Zoo, trends: list[Trend], pairs: list[tuple[str, str, str]], con
 def _print(sheet: tables.Sheet, as_json: bool) -> None:
   if as_json:
     for row in tables.as_json(sheet):
-      print(json.dumps(row, ensure_ascii=False))
+      print(json.dumps(row))
     return
-  table = Table(title=sheet.title)
+  table = Table(title=printable(sheet.title))
   for column in sheet.shown:
     numbers = bool(sheet.rows) and not isinstance(sheet.rows[0][column], str)
-    table.add_column(column, justify="right" if numbers else "left", overflow="fold")
+    table.add_column(printable(column), justify="right" if numbers else "left", overflow="fold")
   for texts in tables.texts(sheet):
-    table.add_row(*texts)
+    table.add_row(*map(printable, texts))
   if not sheet.rows:
-    print(f"{sheet.title}: none")
+    say(f"{sheet.title}: none")
     return
   # Without a terminal, as wide as it takes: a table in a log file must not be cut.
   console = Console()

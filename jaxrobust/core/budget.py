@@ -28,6 +28,8 @@ BALL_ATOL = 1e-7
 
 # No two images of a sensible size are this far apart in any norm.
 LARGEST_BUDGET = 1e12
+LONGEST_TEXT = 64
+LARGEST_EXPONENT = 40
 
 
 def rounding_tolerance(norm: str, size: int) -> float:
@@ -58,16 +60,32 @@ class Budget:
     return float(_fraction(self.text))
 
   @classmethod
-  def parse(cls, eps: str | float | Fraction | Budget) -> Budget:
-    """Reads `"8/255"`, `"0.5"`, numbers and fractions; raises InputError for what is not a size."""
-    if isinstance(eps, Budget):
-      return eps
+  def parse(cls, eps: str | float | Fraction | Budget, threat: str = "") -> Budget:
+    """Reads `"8/255"`, `"0.5"`, numbers and fractions; raises InputError for what is not a size.
+
+    Args:
+      threat: what it is a budget of, where that is known: no two images are further apart than 1 in linf, so that 8
+        there is a slip for 8/255.
+
+    >>> Budget.parse(8, "linf")
+    Traceback (most recent call last):
+    jaxrobust.core.errors.InputError: eps 8 is more than 1, the largest linf distance of images; did you mean 8/255?
+    """
+    budget = eps if isinstance(eps, Budget) else cls._read(eps)
+    if threat == "linf" and budget.value > 1:
+      hint = f"; did you mean {budget.text}/255?" if budget.value <= 255 and "/" not in budget.text else ""
+      raise InputError(f"eps {budget.text} is more than 1, the largest linf distance of images{hint}")
+    return budget
+
+  @classmethod
+  def _read(cls, eps: str | float | Fraction) -> Budget:
     # repr of a Python float is the shortest text that reads back as the same number.
     text = eps.strip().replace(" ", "") if isinstance(eps, str) else _number_text(eps)
     try:
       value = _fraction(text)
     except (ValueError, ZeroDivisionError):
-      raise InputError(f"eps {eps!r} is not a number or a fraction such as 8/255") from None
+      shown = ascii(eps) if len(text) <= LONGEST_TEXT else f"{text[:20]}… of {len(text)} characters"
+      raise InputError(f"eps {shown} is not a number or a fraction such as 8/255") from None
     if value < 0:
       raise InputError(f"eps {text} is negative; a budget is at least 0")
     if value > LARGEST_BUDGET:
@@ -87,7 +105,9 @@ class Budget:
 def _fraction(text: str) -> Fraction:
   """`8/255`, `0.5/255` and `1e-3` alike; Fraction itself takes no decimals in a ratio."""
   parts = text.split("/")
-  if len(parts) > 2:
+  exponents = [part.lower().partition("e")[2] for part in parts]
+  # A few characters of exponent are a number of a billion digits.
+  if len(parts) > 2 or len(text) > LONGEST_TEXT or any(abs(int(e)) > LARGEST_EXPONENT for e in exponents if e):
     raise ValueError(text)
   return Fraction(parts[0]) / Fraction(parts[1]) if len(parts) == 2 else Fraction(text)
 

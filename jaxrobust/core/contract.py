@@ -25,6 +25,8 @@ REQUIRED = ("threat", "minimal", "access", "cost", "num_steps", "init", "step")
 OPTIONAL = {"candidate": None, "max_queries": None, "may_leave_ball": False, "needs_start": False, "needs_others": 0}
 _FREE = ("name", "norm", "loss")
 _ALIKE = 0.75
+# Counters on the devices have 31 bits, and schedules of steps are tables.
+MOST_STEPS = 10_000_000
 
 
 class Contract(NamedTuple):
@@ -110,7 +112,7 @@ def _rules(attack: Any, contract: Contract) -> Iterator[tuple[bool, str]]:
   yield cost.forward < 1 or cost.backward < 0 or cost.parallel < 1, f"no step costs {cost}"
   yield access != "gradient" and cost.backward > 0, f"access is {access!r}, but its cost counts gradients"
   steps, most = contract.num_steps, contract.max_queries
-  yield not is_number(steps, int) or steps < 1, f"num_steps is {steps!r}"
+  yield not is_number(steps, int) or not 1 <= steps <= MOST_STEPS, f"num_steps is {steps!r}, not 1 to {MOST_STEPS}"
   yield not callable(attack.init) or not callable(attack.step), "init and step are methods"
   yield isinstance(norm, str) and isinstance(threat, Norm) and norm != threat.name, f"norm {norm!r} is not its {threat}"
   others = contract.needs_others

@@ -15,10 +15,12 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Iterable
+from numbers import Integral
 
 import numpy as np
 
 from jaxrobust.core.errors import InputError
+from jaxrobust.core.validation import is_number
 
 # Stages of attacks are smaller numbers; these mark the choice of other images, and the model's own randomness outside
 # attacks.
@@ -33,6 +35,9 @@ _WORDS = struct.Struct("<4q")
 
 def check_seed(seed: int) -> None:
   """Raises InputError for what no key and no cell could hold."""
+  # NumPy's whole numbers are as good as Python's.
+  if not is_number(seed, Integral):
+    raise InputError(f"the seed must be a whole number, got {seed!r}")
   if not 0 <= seed <= LARGEST_SEED:
     raise InputError(f"the seed must be at least 0 and below 2**63, got {seed}")
 

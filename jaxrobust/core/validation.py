@@ -5,6 +5,7 @@ Each check reads the arrays in place: no mask and no cast of the whole data is m
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -27,10 +28,19 @@ def check_images(images: Any, labels: Any, num_classes: int) -> None:
   check_shape(images)
   if images.dtype.kind in "iu":
     raise InputError(f"images are {images.dtype}; divide by 255 and pass float32 in [0, 1]")
-  if images.dtype.kind != "f":
+  if not is_float(images.dtype):
     raise InputError(f"images are {images.dtype}; pass float32 in [0, 1]")
   check_range(images)
   check_labels(labels, len(images), num_classes)
+
+
+def is_float(dtype: np.dtype) -> bool:
+  """Returns whether a type is a float, bfloat16 and the like included, which NumPy itself does not know.
+
+  >>> is_float(np.dtype("float16")), is_float(np.dtype("int8"))
+  (True, False)
+  """
+  return dtype.kind == "f" or (dtype.kind == "V" and dtype.names is None and "float" in dtype.name)
 
 
 def check_shape(images: np.ndarray) -> None:
@@ -81,6 +91,21 @@ def is_number(value: Any, kind: Any) -> bool:
   (True, False, False, True)
   """
   return isinstance(value, kind) and not isinstance(value, bool)
+
+
+def check_count(value: Any, what: str, most: int, least: int = 1) -> None:
+  """Raises InputError for what is no whole number (Python's or NumPy's) from `least` to `most`.
+
+  >>> check_count(0, "the batch size", 100)
+  Traceback (most recent call last):
+  jaxrobust.core.errors.InputError: the batch size must be at least 1, got 0
+  """
+  if not is_number(value, Integral):
+    raise InputError(f"{what} must be a whole number, got {value!r}")
+  if value < least:
+    raise InputError(f"{what} must be at least {least}, got {value}")
+  if value > most:
+    raise InputError(f"{what} must be at most {most}, got {value}")
 
 
 def check_whole(numbers: Any, n: int, what: str, hint: str = "") -> None:

@@ -1,17 +1,19 @@
 """CIFAR-10 and -100 from any of their official forms, and the sets made to match them.
 
-Pickles are read by an unpickler that can build arrays and nothing else, because a pickle can run any code.
+Pickles are read by a machine that can build arrays and nothing else, because a pickle can run any code.
 """
 
 from __future__ import annotations
 
-import pickle
+import io
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from jaxrobust.core.errors import CorruptFileError, InputError, first_line
+from jaxrobust.core.errors import CorruptFileError, InputError
+from jaxrobust.core.pickles import Call, Inert, Machine, unfold
+from jaxrobust.core.reading import map_npy, read_file, reading
 from jaxrobust.data.encoded import EncodedSource, FolderStore
 from jaxrobust.data.imagenet import split_variant
 from jaxrobust.data.npz import load_npz
@@ -19,37 +21,67 @@ from jaxrobust.data.source import ArraySource
 
 NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
-_HARMLESS = {
-  ("numpy.core.multiarray", "_reconstruct"),
-  ("numpy._core.multiarray", "_reconstruct"),
-  ("numpy", "ndarray"),
-  ("numpy", "dtype"),
-  ("_codecs", "encode"),
+
+class _Array:
+  """An array as NumPy pickles it: made empty, then given its shape, type and bytes."""
+
+  def __init__(self, *_: Any):
+    self.values: np.ndarray | None = None
+
+  def fill(self, state: Any) -> None:
+    _, shape, dtype, fortran, data = state
+    self.values = np.frombuffer(data, dtype.values).reshape(shape, order="F" if fortran else "C")
+
+
+class _Type:
+  """A type of numbers, by its code."""
+
+  def __init__(self, code: Any, *_: Any):
+    self.values = np.dtype(code.decode("ascii") if isinstance(code, bytes) else code)
+    if self.values.kind not in "biuf" or self.values.itemsize > 8:
+      raise CorruptFileError(f"an array of {self.values}")
+
+
+def _fill(target: Any, state: Any) -> None:
+  if isinstance(target, _Array):
+    target.fill(state)
+
+
+def _encode(text: str, encoding: Any = "latin1") -> bytes:
+  """Bytes as Python 3 writes them for Python 2."""
+  if encoding not in ("latin1", b"latin1"):
+    raise CorruptFileError(f"bytes in the encoding {encoding!r}")
+  return text.encode("latin1")
+
+
+_KNOWN = {
+  "numpy.core.multiarray._reconstruct": Call(_Array),
+  "numpy._core.multiarray._reconstruct": Call(_Array),
+  "numpy.ndarray": Inert(),
+  "numpy.dtype": Call(_Type),
+  "_codecs.encode": Call(_encode),
 }
-# What reading garbage as a pickle, and a pickle as images, ends with.
-_MALFORMED = (KeyError, ValueError, IndexError, TypeError, AttributeError, OverflowError)
 
 
-class ArrayUnpickler(pickle.Unpickler):
-  """Reads dictionaries of arrays, numbers and text; refuses everything else."""
-
-  def find_class(self, module: str, name: str) -> Any:
-    if (module, name) not in _HARMLESS:
-      raise pickle.UnpicklingError(f"{module}.{name} is not an array")
-    return super().find_class(module, name)
+def _find(name: str) -> Any:
+  if name not in _KNOWN:
+    raise CorruptFileError(f"{name} is not an array")
+  return _KNOWN[name]
 
 
 def read_pickle(path: Path) -> dict[str, Any]:
   """The dictionary in a CIFAR batch file; keys are text, whichever Python wrote it."""
-  _check_there(path)
+  what = f"{path}: not a CIFAR batch"
+  data = read_file(path)
   try:
-    with path.open("rb") as file:
-      batch = ArrayUnpickler(file, encoding="bytes").load()
-  except (pickle.UnpicklingError, EOFError, *_MALFORMED) as error:
-    raise CorruptFileError(f"{path}: not a CIFAR batch ({first_line(error)})") from None
+    with reading(what):
+      tree = Machine(_find, build=_fill, encoding="bytes").load(io.BytesIO(data))
+      batch = unfold(tree, lambda value: value.values if isinstance(value, _Array | _Type) else value)
+  except CorruptFileError as error:
+    raise CorruptFileError(str(error) if str(error).startswith(what) else f"{what} ({error})") from None
   if not isinstance(batch, dict):
     raise CorruptFileError(f"{path}: not a CIFAR batch (it holds {type(batch).__name__}, not a dictionary)")
-  return {key.decode("latin1") if isinstance(key, bytes) else key: value for key, value in batch.items()}
+  return {key.decode("latin1") if isinstance(key, bytes) else str(key): value for key, value in batch.items()}
 
 
 def _from_batch(path: Path, label_key: str, side: int = 32) -> tuple[np.ndarray, np.ndarray]:
@@ -58,15 +90,8 @@ def _from_batch(path: Path, label_key: str, side: int = 32) -> tuple[np.ndarray,
   for key in ("data", label_key):
     if key not in batch:
       raise CorruptFileError(f"{path}: not a CIFAR batch (it has no {key!r})")
-  try:
+  with reading(f"{path}: not a CIFAR batch"):
     return _from_rows(batch["data"], side), np.asarray(batch[label_key]).astype(np.int32)
-  except _MALFORMED as error:
-    raise CorruptFileError(f"{path}: not a CIFAR batch ({first_line(error)})") from None
-
-
-def _check_there(path: Path) -> None:
-  if not path.is_file():
-    raise InputError(f"there is no file {path}")
 
 
 def _from_rows(rows: np.ndarray, side: int = 32) -> np.ndarray:
@@ -75,8 +100,7 @@ def _from_rows(rows: np.ndarray, side: int = 32) -> np.ndarray:
 
 
 def _from_binary(path: Path, label_bytes: int) -> tuple[np.ndarray, np.ndarray]:
-  _check_there(path)
-  raw = np.frombuffer(path.read_bytes(), np.uint8)
+  raw = np.frombuffer(read_file(path), np.uint8)
   if raw.size % (3072 + label_bytes):
     raise CorruptFileError(f"{path}: its size is no multiple of a record of {3072 + label_bytes} bytes")
   records = raw.reshape(-1, 3072 + label_bytes)
@@ -109,13 +133,13 @@ _BINARY = {10: "cifar-10-batches-bin", 100: "cifar-100-binary"}
 
 def load_arrays(folder: Path, name: str, images: str, labels: str, classes: int = 10) -> ArraySource:
   """A pair of `.npy` files, as CIFAR-10.1 has them."""
-  return ArraySource(name, _npy(folder / images), _npy(folder / labels).astype(np.int32), classes, NAMES)
+  return ArraySource(name, map_npy(folder / images), map_npy(folder / labels).astype(np.int32), classes, NAMES)
 
 
 def load_corrupted(folder: Path, name: str, classes: int, variant: str) -> ArraySource:
   """The official CIFAR-C files: one `.npy` per corruption, severities one after the other."""
   corruption, severity = split_variant(name, variant)
-  images, labels = _npy(folder / f"{corruption}.npy"), _npy(folder / "labels.npy")
+  images, labels = map_npy(folder / f"{corruption}.npy"), map_npy(folder / "labels.npy")
   n = len(images) // 5
   part = slice(n * (severity - 1), n * severity)
   return ArraySource(f"{name}:{variant}", images[part], labels[part].astype(np.int32), classes)
@@ -137,11 +161,3 @@ def load_imagenet16(folder: Path, classes: int = 120) -> ArraySource:
   images, labels = _from_batch(folder / "val_data", "labels", 16)
   kept = labels <= classes
   return ArraySource("imagenet16-120", images[kept], labels[kept] - 1, classes)
-
-
-def _npy(path: Path) -> np.ndarray:
-  _check_there(path)
-  try:
-    return np.load(path, mmap_mode="r", allow_pickle=False)
-  except (ValueError, EOFError, OSError) as error:
-    raise CorruptFileError(f"{path}: not a numpy array ({error})") from None

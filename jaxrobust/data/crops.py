@@ -8,13 +8,13 @@ any number of readers, processes and stops.
 
 from __future__ import annotations
 
-import io
 import math
 from typing import NamedTuple
 
 import numpy as np
 
 from jaxrobust.core.keys import item_key_data
+from jaxrobust.core.pictures import opened
 
 # Beside the stages of attacks, which are hashes below 2**30.
 CROP_STAGE = 0x7FFFFFFC
@@ -54,7 +54,7 @@ def cropped(data: bytes, crop: Crop, size: int, seed: int, example: int, step: i
   """Returns a random crop of an encoded picture as (size, size, 3) bytes."""
   from PIL import Image
 
-  with Image.open(io.BytesIO(data)) as picture:
+  with opened(data) as picture:
     width, height = picture.size
     box = crop_box(crop, width, height, seed, example, step)
     across, down = box[2] - box[0], box[3] - box[1]

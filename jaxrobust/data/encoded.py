@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-import io
+import os
 import tarfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -17,15 +17,22 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
-from jaxrobust.core.errors import CorruptFileError, InputError
+from jaxrobust.core.errors import CorruptFileError, InputError, StorageError
+from jaxrobust.core.pictures import load_formats, open_picture, opened
+from jaxrobust.core.reading import LARGEST_DATA, open_regular, read_if_there, reading
+from jaxrobust.core.terminal import printable
 from jaxrobust.core.threads import in_threads
 from jaxrobust.core.validation import check_labels
+from jaxrobust.data.content import known_hashes
 from jaxrobust.data.crops import Crop, cropped
 from jaxrobust.data.judging import USUALLY, Judging
 from jaxrobust.data.order import balanced_order, listed_order
 from jaxrobust.data.preprocessing import crop_size, fitting, make_preprocessing
 from jaxrobust.data.source import as_floats, check_ids
 
+# Set to 1 where links may lead out of a folder of pictures.
+FOLLOW_LINKS = "JAXROBUST_FOLLOW_LINKS"
+LARGEST_PICTURE = 2**28
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
 
 
@@ -37,27 +44,70 @@ class Store(Protocol):
 
   def read(self, name: str) -> bytes: ...
 
-  def size(self, name: str) -> int: ...
+  def hashes(self, names: Sequence[str]) -> dict[str, str]: ...
 
 
 class FolderStore:
-  """Files below a folder, by relative name, in sorted order."""
+  """Files below a folder, by relative name, in sorted order.
+
+  Links may not lead out of it, unless $JAXROBUST_FOLLOW_LINKS says so; devices, FIFOs and the like are never read.
+
+  Args:
+    names: the files, where a list says which; otherwise all pictures that are there.
+  """
 
   def __init__(self, root: str | Path, names: Sequence[str] | None = None):
     self.root = Path(root).expanduser()
     if not self.root.is_dir():
       raise InputError(f"there is no folder {self.root}")
-    found = (p for p in self.root.rglob("*") if p.suffix.lower() in EXTENSIONS) if names is None else ()
-    self.names = list(names) if names is not None else sorted(p.relative_to(self.root).as_posix() for p in found)
+    self._top = os.path.realpath(self.root)
+    self.names = sorted(self._pictures(self._top, "", frozenset())) if names is None else list(names)
+
+  def _pictures(self, folder: str, prefix: str, above: frozenset[str]) -> Iterator[str]:
+    """Yields the pictures in a folder and those in it; links that lead back up are not followed."""
+    real = os.path.realpath(folder)
+    if real in above:
+      return
+    try:
+      entries = list(os.scandir(folder))
+    except OSError as error:
+      raise StorageError(f"cannot read {folder}: {error.strerror}") from None
+    for entry in entries:
+      name, inside = prefix + entry.name, entry.is_dir()
+      # Names are part of fingerprints, messages and pages.
+      if (inside or name.lower().endswith(EXTENSIONS)) and printable(name) != name:
+        raise InputError(f"{self.root} has a file whose name is no plain text: {name!a}")
+      if inside:
+        if entry.is_symlink():
+          self._check_link(name)
+        yield from self._pictures(entry.path, f"{name}/", above | {real})
+      elif name.lower().endswith(EXTENSIONS):
+        yield name
+
+  def _check_link(self, name: str) -> None:
+    real = os.path.realpath(os.path.join(self._top, name))
+    if os.path.commonpath([self._top, real]) != self._top and os.environ.get(FOLLOW_LINKS) != "1":
+      raise InputError(f"{self.root / name} leads out of its folder; {FOLLOW_LINKS}=1 follows such links")
 
   def read(self, name: str) -> bytes:
-    try:
-      return (self.root / name).read_bytes()
-    except OSError as error:
-      raise CorruptFileError(f"{self.root / name} cannot be read: {error.strerror}") from None
+    self._check_link(name)
+    data = read_if_there(self.root / name, LARGEST_PICTURE)
+    if data is None:
+      raise CorruptFileError(f"{self.root / name} cannot be read: there is no such file")
+    return data
 
-  def size(self, name: str) -> int:
-    return (self.root / name).stat().st_size
+  def hashes(self, names: Sequence[str]) -> dict[str, str]:
+    """Returns the hash of each file, as it lies on the disk."""
+    return known_hashes(
+      self._top, names, lambda name: _state(self.root / name), lambda name: FolderStore.read(self, name)
+    )
+
+
+def _state(path: Path) -> os.stat_result:
+  try:
+    return path.stat()
+  except OSError as error:
+    raise CorruptFileError(f"{path} cannot be read: {error.strerror}") from None
 
 
 class TarStore:
@@ -67,22 +117,23 @@ class TarStore:
     self.path = Path(path).expanduser()
     if not self.path.is_file():
       raise InputError(f"there is no file {self.path}")
-    try:
-      with tarfile.open(self.path, "r:") as archive:
-        members = [m for m in archive if m.isfile() and m.name.lower().endswith(EXTENSIONS)]
-    except tarfile.TarError as error:
-      raise CorruptFileError(f"{self.path}: not an uncompressed tar archive ({error})") from None
+    with reading(f"{self.path}: not an uncompressed tar archive"), tarfile.open(self.path, "r:") as archive:
+      members = [m for m in archive if m.isfile() and m.name.lower().endswith(EXTENSIONS)]
     self._places = {m.name: (m.offset_data, m.size) for m in members}
     self.names = sorted(self._places)
 
   def read(self, name: str) -> bytes:
     offset, size = self._places[name]
-    with self.path.open("rb") as file:
+    if size > LARGEST_PICTURE:
+      raise CorruptFileError(f"{name} is larger than any picture")
+    with open_regular(self.path, LARGEST_DATA) as file:
       file.seek(offset)
       return file.read(size)
 
-  def size(self, name: str) -> int:
-    return self._places[name][1]
+  def hashes(self, names: Sequence[str]) -> dict[str, str]:
+    """Returns the hash of each file in the archive."""
+    state = _state(self.path)
+    return known_hashes(os.path.realpath(self.path), names, lambda _: state, self.read)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -97,6 +148,7 @@ class EncodedSource:
     judging: among which classes answers are judged, and which are right.
     listed: file names whose order subsets follow before any other; empty for the pinned order alone.
     arranged: files are in the pinned order already: a subset of a subset is the smaller one of the whole.
+    alpha: what becomes of transparent pictures; see `open_picture`.
   """
 
   name: str
@@ -108,6 +160,7 @@ class EncodedSource:
   judging: Judging = USUALLY
   listed: Sequence[str] = ()
   arranged: bool = False
+  alpha: str = "drop"
   in_bytes: ClassVar[bool] = True
 
   def __post_init__(self) -> None:
@@ -135,10 +188,8 @@ class EncodedSource:
 
   def raw(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The same in bytes. All cores decode: Pillow lets go of the interpreter's lock for nearly all of its time."""
-    from PIL import Image
-
     ids = check_ids(self, ids)
-    Image.init()  # Left to the threads, the second one to meet a rarer format would not find it.
+    load_formats()
     images = in_threads(self.decode, ids.tolist())
     shapes = {image.shape for image in images}
     if len(shapes) > 1:
@@ -151,41 +202,30 @@ class EncodedSource:
     if size is None:
       raise InputError(f"{self.name} is read as it is ('{self.preprocessing}'): it has no random crops")
     read = lambda i: self._decoded(i, lambda raw: cropped(raw, crop, size, seed, i, step))
-    ids = np.asarray(ids).astype(np.intp)
+    ids = check_ids(self, ids)
+    load_formats()
     return np.stack(in_threads(read, ids.tolist())), self.labels[ids]
 
   def decode(self, example: int) -> np.ndarray:
     """One picture as uint8 RGB, preprocessed."""
-    from PIL import Image
-
-    def preprocessed(raw: bytes) -> np.ndarray:
-      with Image.open(io.BytesIO(raw)) as picture:
-        return make_preprocessing(self.preprocessing)(picture.convert("RGB"))
-
-    return self._decoded(example, preprocessed)
+    return self._decoded(example, lambda raw: make_preprocessing(self.preprocessing)(open_picture(raw, self.alpha)))
 
   def _decoded(self, example: int, decode: Callable[[bytes], np.ndarray]) -> np.ndarray:
     """Returns what `decode` makes of a file; an error that names it if it cannot."""
-    from PIL import UnidentifiedImageError
-
     name = self.files[example]
     try:
       return decode(self.store.read(name))
-    except (OSError, SyntaxError, ValueError) as error:
-      if isinstance(error, InputError):
-        raise InputError(f"{self.name} example {example} ({name}): {error}") from None
-      # Pillow names the buffer it was given, which says nothing.
-      reason = "not a picture of a known format" if isinstance(error, UnidentifiedImageError) else error
-      raise CorruptFileError(f"{self.name} example {example} ({name}) cannot be decoded: {reason}") from None
+    except InputError as error:
+      raise InputError(f"{self.name} example {example} ({name}): {error}") from None
+    except CorruptFileError as error:
+      raise CorruptFileError(f"{self.name} example {example} ({name}) cannot be decoded: {error}") from None
 
   def bad_images(self) -> Iterator[tuple[int, str]]:
     """Ids of pictures that cannot be decoded or are not RGB or gray, with the reason."""
-    from PIL import Image
-
     for example, name in enumerate(self.files):
       try:
         self.decode(example)
-        with Image.open(io.BytesIO(self.store.read(name))) as picture:
+        with opened(self.store.read(name)) as picture:
           if picture.mode == "CMYK":
             yield example, f"{name}: CMYK colors; converted without a color profile"
       except (CorruptFileError, InputError) as error:
@@ -213,12 +253,13 @@ class EncodedSource:
     return self if wanted == self.preprocessing else dataclasses.replace(self, preprocessing=wanted)
 
   def fingerprint(self) -> str:
-    """Changes with names, sizes, order, labels and preprocessing; contents are not read."""
+    """Changes with names, contents, order, labels and preprocessing; files are read once and again when they change."""
     digest = hashlib.sha256(f"{self.preprocessing} {self.num_classes}".encode())
     if self.judging != USUALLY:
       digest.update(repr(self.judging).encode())
+    hashes = self.store.hashes(self.files)
     for name, label in zip(self.files, self.labels, strict=True):
-      digest.update(f"{name} {self.store.size(name)} {label}\n".encode())
+      digest.update(f"{name} {hashes[name]} {label}\n".encode())
     return digest.hexdigest()[:16]
 
 
@@ -237,4 +278,4 @@ def image_folder(
     raise InputError(f"{root} has folders that are no known class: {', '.join(unknown[:3])}")
   files = [file for file in store.names if "/" in file]
   labels = np.array([order[file.split("/")[0]] for file in files], np.int32)
-  return EncodedSource(name or f"folder:{root}", store, files, labels, len(order), preprocessing)
+  return EncodedSource(name or f"folder:{root}", store, files, labels, len(order), preprocessing, alpha="refuse")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import json
+import io
 import re
 from pathlib import Path
 
@@ -17,6 +17,8 @@ import numpy as np
 
 from jaxrobust.core.condition import parse_corruption
 from jaxrobust.core.errors import CorruptFileError, InputError
+from jaxrobust.core.pictures import open_picture
+from jaxrobust.core.reading import read_json, read_text, reading
 from jaxrobust.data.encoded import EncodedSource, FolderStore, Store, TarStore
 from jaxrobust.data.judging import Judging, own_classes
 from jaxrobust.data.preprocessing import USUAL
@@ -96,7 +98,7 @@ def validation(folder: Path, name: str = "imagenet", preprocessing: str = USUAL)
   listing = folder / "imagenet_2012_validation_synset_labels.txt"
   if not listing.exists():
     raise InputError(f"{tar} has no labels: put {listing.name} (one WordNet id per image) beside it")
-  ids = listing.read_text().split()
+  ids = read_text(listing).split()
   store = TarStore(tar)
   if len(ids) != len(store.names):
     raise CorruptFileError(f"{tar} holds {len(store.names)} images but {listing.name} {len(ids)} labels")
@@ -113,7 +115,9 @@ def real(folder: Path, preprocessing: str = USUAL) -> EncodedSource:
   path = folder / "real.json"
   if not path.exists():
     raise InputError(f"there is no {path}; get real.json from github.com/google-research/reassessed-imagenet")
-  sets = [tuple(entry) for entry in json.loads(path.read_text())]
+  entries = read_json(path)
+  with reading(f"{path}: not a list of lists of classes"):
+    sets = [tuple(int(label) for label in entry) for entry in entries]
   source = validation(folder, "imagenet-real", preprocessing)
   # real.json is in the order of the files' numbers.
   number = np.array([int(re.findall(r"(\d+)\.", file)[-1]) - 1 for file in source.files])
@@ -199,26 +203,22 @@ class _Borderless(FolderStore):
   """Cuts the border off ObjectNet's pictures; encodes them anew without loss."""
 
   def read(self, name: str) -> bytes:
-    import io
-
-    from PIL import Image
-
-    with Image.open(io.BytesIO(super().read(name))) as picture:
-      width, height = picture.size
-      out = io.BytesIO()
-      picture.convert("RGB").crop((2, 2, width - 2, height - 2)).save(out, "PNG", compress_level=0)
+    picture, out = open_picture(super().read(name)), io.BytesIO()
+    width, height = picture.size
+    with reading(f"{name} has no border of 2 pixels"):
+      picture.crop((2, 2, width - 2, height - 2)).save(out, "PNG", compress_level=0)
     return out.getvalue()
 
 
 def _mapping(path: Path) -> dict:
   if not path.exists():
     raise InputError(f"there is no {path}; it is part of ObjectNet's download")
-  return json.loads(path.read_text())
+  return read_json(path)
 
 
 def _objectnet_classes(mappings: Path) -> dict[str, tuple[int, ...]]:
   """ObjectNet's label to ImageNet classes: names, separated by semicolons, that are lines of its list of labels."""
-  lines = (mappings / "imagenet_to_label_2012_v2").read_text().splitlines()
+  lines = read_text(mappings / "imagenet_to_label_2012_v2").splitlines()
   line_of = {int(index): int(line) for index, line in _mapping(mappings / "pytorch_to_imagenet_2012_id.json").items()}
   # Lines are counted from 0 or from 1, as the smallest number tells.
   first = min(line_of.values())

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from pathlib import Path
 
 import numpy as np
 
-from jaxrobust.core.errors import CorruptFileError, InputError, StorageError
+from jaxrobust.core.errors import InputError
+from jaxrobust.core.reading import LARGEST_DATA, open_regular, read_npz
 from jaxrobust.core.validation import check_images
 from jaxrobust.data.source import ArraySource
 
@@ -41,24 +40,12 @@ def load_npz(path: str | Path) -> ArraySource:
 
 def _read(path: Path) -> dict[str, np.ndarray]:
   """The entries this module knows; others, however large, stay unread."""
-  if not path.is_file():
+  if not path.exists():
     raise InputError(f"there is no file {path}")
-  known = {*IMAGE_NAMES, *LABEL_NAMES, "num_classes"}
-  try:
-    # Opened here, because numpy forgets to close what it cannot read.
-    with open(path, "rb") as file:
-      archive = np.load(file, allow_pickle=False)
-      if not isinstance(archive, np.lib.npyio.NpzFile):
-        raise InputError(f"{path} is a single array; expected an .npz archive with images and labels")
-      return {name: archive[name] if name in known else np.empty(0) for name in archive.files}
-  except InputError:
-    raise
-  except (ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
-    if "allow_pickle" in str(error) and zipfile.is_zipfile(path):
-      raise CorruptFileError(f"{path}: holds pickled objects, which are never loaded") from None
-    raise CorruptFileError(f"{path}: truncated or not an .npz archive") from None
-  except OSError as error:
-    raise StorageError(f"cannot read {path}: {error.strerror or error}") from None
+  with open_regular(path, LARGEST_DATA) as file:
+    if file.read(6) == b"\x93NUMPY":
+      raise InputError(f"{path} is a single array; expected an .npz archive with images and labels")
+  return read_npz(path, f"{path}: truncated or not an .npz archive", {*IMAGE_NAMES, *LABEL_NAMES, "num_classes"})
 
 
 def _first(entries: dict[str, np.ndarray], names: tuple[str, ...], what: str, path: str | Path) -> np.ndarray:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
 import struct
-import zlib
 from pathlib import Path
 
 import numpy as np
 
-from jaxrobust.core.errors import CorruptFileError, InputError
+from jaxrobust.core.errors import InputError
+from jaxrobust.core.reading import gunzip, read_file, read_text, reading
 from jaxrobust.data.encoded import EncodedSource, FolderStore
 from jaxrobust.data.source import ArraySource
 
@@ -21,15 +20,13 @@ def read_idx(path: Path) -> np.ndarray:
   zipped = path.with_name(path.name + ".gz")
   if not path.is_file() and not zipped.is_file():
     raise InputError(f"there is no {path} and no {zipped.name}")
-  try:
-    raw = path.read_bytes() if path.is_file() else gzip.decompress(zipped.read_bytes())
+  with reading(f"{path}: not an idx file"):
+    raw = read_file(path) if path.is_file() else gunzip(read_file(zipped))
     zero, kind, rank = struct.unpack(">HBB", raw[:4])
     shape = struct.unpack(f">{rank}I", raw[4 : 4 + 4 * rank])
     if zero or kind != 8:
       raise ValueError("not an array of bytes")
     return np.frombuffer(raw, np.uint8, offset=4 + 4 * rank).reshape(shape)
-  except (ValueError, struct.error, EOFError, OSError, zlib.error) as error:
-    raise CorruptFileError(f"{path}: not an idx file ({error})") from None
 
 
 def load_fashion_mnist(folder: Path, train: bool = False) -> ArraySource:
@@ -46,10 +43,11 @@ def load_tiny_imagenet(folder: Path) -> EncodedSource:
   for path in (listing, table):
     if not path.is_file():
       raise InputError(f"there is no {path}")
-  order = {wnid: i for i, wnid in enumerate(sorted(table.read_text().split()))}
-  rows = [line.split("\t")[:2] for line in listing.read_text().splitlines() if line]
-  files = [name for name, _ in rows]
-  labels = np.array([order[wnid] for _, wnid in rows], np.int32)
+  order = {wnid: i for i, wnid in enumerate(sorted(read_text(table).split()))}
+  with reading(f"{listing}: not a list of pictures and WordNet ids"):
+    rows = [line.split("\t")[:2] for line in read_text(listing).splitlines() if line]
+    files = [name for name, _ in rows]
+    labels = np.array([order[wnid] for _, wnid in rows], np.int32)
   return EncodedSource(
     "tiny-imagenet", FolderStore(folder / "val" / "images", files), files, labels, len(order), "none"
   )

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from jaxrobust.core.errors import CorruptFileError, InputError
+from jaxrobust.core.reading import map_npy
 from jaxrobust.data.cifar import load_cifar
 from jaxrobust.data.imagenet import class_index
 from jaxrobust.data.source import ArraySource, Dataset, SourceView, as_floats, check_count, check_ids
@@ -106,7 +107,7 @@ def cifar_sequences(folder: Path, variant: str) -> ArraySequences:
   array, labels = folder / f"{variant}.npy", load_cifar(folder.parent / "cifar10", 10).labels
   if not array.is_file():
     raise InputError(f"there is no file {array}")
-  frames = np.load(array, mmap_mode="r", allow_pickle=False)
+  frames = map_npy(array)
   if frames.ndim != 5 or frames.dtype != np.uint8 or len(frames) > len(labels):
     raise CorruptFileError(f"{array} is {frames.dtype} of shape {frames.shape}; expected uint8 (N, frames, H, W, 3)")
   number, count = frames.shape[:2]

@@ -15,6 +15,7 @@ from jaxrobust.core.budget import Budget
 from jaxrobust.core.classifier import Classifier, check_logits
 from jaxrobust.core.contract import contract_of
 from jaxrobust.core.errors import InputError
+from jaxrobust.core.keys import check_seed
 from jaxrobust.core.types import Attack
 from jaxrobust.core.validation import check_images, check_targets, check_whole
 from jaxrobust.engine.example import EngineStats, Examples
@@ -73,7 +74,7 @@ class ExampleArrays(NamedTuple):
 def resolve_eps(schedule: Schedule, eps: str | float | Budget | None) -> float:
   """The budget as a number; only minimal attacks may go without one, and then search without bound."""
   if eps is not None:
-    return Budget.parse(eps).value
+    return Budget.parse(eps, schedule.stages[0].attack.threat.name).value
   if not schedule.minimal:
     raise InputError("this attack works within a budget: pass eps, for example eps='8/255'")
   return float("inf")
@@ -158,6 +159,7 @@ def attack_images(
   check_attack(attack)
   check_classifier(classifier)
   check_samples(samples, verdict_samples)
+  check_seed(seed)
   check_precision(precision)
   schedule = as_schedule(attack, restarts)
   budget = resolve_eps(schedule, eps)

@@ -11,6 +11,7 @@ from jaxrobust.core.errors import InputError
 from jaxrobust.core.mesh import fitting_mesh, make_mesh, rows_per_device
 from jaxrobust.core.registry import unknown_name
 from jaxrobust.core.types import Attack
+from jaxrobust.core.validation import check_count
 
 PRECISIONS = ("highest", "high", "default", "float32", "bfloat16")
 
@@ -21,6 +22,9 @@ WORTH_SHRINKING = 0.75
 
 # Minimal attacks of fewer steps than this, such as DeepFool, end as soon as they succeed.
 LONG = 100
+# Counters on the devices have 31 bits; there are never more slots than examples.
+MOST_SLOTS = 2**31 - 1
+MOST_SAMPLES = 10_000
 
 
 @dataclass(frozen=True)
@@ -60,8 +64,8 @@ class EngineOptions:
     shrink: bool = True,
   ) -> EngineOptions:
     """The measured defaults for where JAX runs, with what the caller sets instead."""
-    if slots is not None and slots < 1:
-      raise InputError(f"the batch size must be at least 1, got {slots}")
+    if slots is not None:
+      check_count(slots, "the batch size", MOST_SLOTS)
     if mesh is None:
       mesh = make_mesh() if slots is None else fitting_mesh(slots)
     on_cpu = mesh.devices.flat[0].platform == "cpu"
@@ -109,8 +113,8 @@ def check_precision(precision: str) -> None:
 def check_samples(*samples: int | None) -> None:
   """Raises InputError where a randomized classifier would be evaluated less than once."""
   for count in samples:
-    if count is not None and count < 1:
-      raise InputError(f"samples must be at least 1, got {count}")
+    if count is not None:
+      check_count(count, "samples", MOST_SAMPLES)
 
 
 def smallest_fitting(sizes: tuple[int, ...], rows: int) -> int:

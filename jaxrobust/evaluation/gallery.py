@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from jaxrobust.core.files import atomic_write
+from jaxrobust.core.reading import read_npz
 from jaxrobust.engine.table import Verdicts
 from jaxrobust.results.store import IMAGES, sibling
 
@@ -79,7 +80,7 @@ def _pack(arrays: dict[str, np.ndarray]) -> bytes:
 
 def _unpack(path: Path) -> dict[str, np.ndarray]:
   try:
-    with np.load(io.BytesIO(sibling(path, IMAGES).read_bytes()), allow_pickle=False) as file:
-      return {name: file[name] for name in ARRAYS}
+    file = read_npz(sibling(path, IMAGES), "damaged pictures")
+    return {name: file[name] for name in ARRAYS}
   except Exception:  # Missing or damaged: a picture decorates, it decides nothing.
     return {}

@@ -60,6 +60,8 @@ def find_stored(job: Job) -> Result | None:
   So is that of a function without a name: nobody can say whether it is still the same function.
   """
   stored = find_result(job.root, job.cell, job.config)
+  if stored is not None:
+    remove_partial(job.path)  # Left by a process that was killed after it had written the cell.
   if stored is not None and not _is_named(job):
     warnings.warn(f"cells of {job.cell.model!r} are computed again: {_UNNAMED_HELP}", stacklevel=1)
     return None
@@ -94,7 +96,7 @@ def run_together(jobs: Sequence[Job], start: Start, progress: ProgressFn = silen
   with StopRequest() as stop:
     results = (_run_share if jobs[0].options.processes > 1 else _run_alone)(jobs, start, progress, stop)
   if stop.asked:
-    raise _stopped("after", jobs[0])
+    raise _stopped("after", jobs[0], stop)
   return results
 
 
@@ -102,8 +104,8 @@ def _run_alone(jobs: Sequence[Job], start: Start, progress: ProgressFn, stop: St
   paths = [job.path for job in jobs]
   results, timing = _compute(jobs, start, paths, progress, stop)
   for job, path, result in zip(jobs, paths, results, strict=True):
+    save_timing(path, timing)  # What lies beside a cell is there before it: a cell that is there is not run again.
     save_result(job.root, result)
-    save_timing(path, timing)
   remove_partial(paths[0])
   return results
 
@@ -136,8 +138,8 @@ def _beside(job: Job, shards: Sequence[Path]) -> dict[str, bytes | str]:
   return {ending: content for ending, content in found.items() if content}
 
 
-def _stopped(where: str, job: Job) -> StoppedError:
-  return StoppedError(f"asked to stop {where} {job.title or job.cell.id}; run the same command to go on")
+def _stopped(where: str, job: Job, stop: StopRequest) -> StoppedError:
+  return stop.error(f"{where} {job.title or job.cell.id}")
 
 
 def _compute(
@@ -217,7 +219,7 @@ def _drive(run: JobRun, path: Path, jobs: Sequence[Job], progress: ProgressFn, s
       save_partial(path, _config(jobs), arrays | run.state, {**meta, "seconds": time.monotonic() - start})
       saved = time.monotonic()
       if leaving:
-        raise _stopped(f"at {100 * share_done(run.engine):.0f} % of", jobs[0])
+        raise _stopped(f"at {100 * share_done(run.engine):.0f} % of", jobs[0], stop)
 
 
 def _resume(run: JobRun, path: Path, config: dict[str, Any]) -> float:

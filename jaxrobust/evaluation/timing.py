@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from jaxrobust.core.errors import JaxrobustError
+from jaxrobust.core.reading import read_json
 from jaxrobust.engine.scheduler import Engine
 from jaxrobust.results.store import TIMING, sibling
 
@@ -49,7 +50,7 @@ def merge_timings(paths: Iterable[Path], count: int) -> dict[str, Any] | None:
 
 def _read(path: Path) -> dict[str, Any]:
   try:
-    timing = json.loads(sibling(path, TIMING).read_text())
+    timing = read_json(sibling(path, TIMING))
     return timing if isinstance(timing["seconds"], int | float) else {}
-  except (OSError, ValueError, KeyError, TypeError):  # Missing or damaged; no verdict depends on it.
+  except (JaxrobustError, KeyError, TypeError):  # Missing or damaged; no verdict depends on it.
     return {}

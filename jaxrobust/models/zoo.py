@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-import json
 import math
 import os
 import pathlib
@@ -23,12 +22,15 @@ from flax import linen as nn
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.errors import CorruptFileError, InputError, StorageError, first_line
 from jaxrobust.core.files import write_json
+from jaxrobust.core.reading import LARGEST_TEXT, loads, read_if_there
 from jaxrobust.core.validation import is_number
 from jaxrobust.models.registry import MODELS, abstract_variables, make_model
 from jaxrobust.models.weights.portable import SHIPPED, WEIGHTS, read_portable, shipped, write_weights
 
 _METADATA = "classifier.json"
 _WEIGHTS = "weights"
+# ImageNet-21K has 21,843.
+MOST_CLASSES = 10_000_000
 # How the fingerprints of functions begin that nobody gave a name.
 UNNAMED = "unnamed-"
 
@@ -105,7 +107,10 @@ def read_metadata(folder: str | os.PathLike) -> dict[str, Any] | None:
   """Reads the metadata of a classifier folder; None where there is no finished classifier."""
   path = pathlib.Path(folder) / _METADATA
   try:
-    metadata = json.loads(path.read_text())
+    raw = read_if_there(path, LARGEST_TEXT)
+    if raw is None:
+      return None
+    metadata = loads(raw)
     # Missing entries are damage, not defaults.
     kinds = {"arch": str, "num_classes": int, "mean": object, "std": object, "options": dict, "notes": dict}
     for key, kind in kinds.items():
@@ -114,10 +119,10 @@ def read_metadata(folder: str | os.PathLike) -> dict[str, Any] | None:
     for key in ("mean", "std"):
       if not _is_color(metadata[key]):
         raise TypeError(f"{key} is {metadata[key]!r}")
+    if not is_number(metadata["num_classes"], int) or not 1 <= metadata["num_classes"] <= MOST_CLASSES:
+      raise TypeError(f"num_classes is {metadata['num_classes']!r}")
     return {key: metadata[key] for key in kinds}
-  except (FileNotFoundError, NotADirectoryError):
-    return None
-  except (OSError, ValueError, KeyError, TypeError) as error:
+  except (ValueError, KeyError, TypeError) as error:
     raise CorruptFileError(f"{path} is not a classifier's metadata: {error!r}") from None
 
 
@@ -131,7 +136,7 @@ def find_classifier(path: str | os.PathLike) -> pathlib.Path:
   """Returns the folder of a classifier, given as a path or as the name of one that ships with this package."""
   folder = pathlib.Path(path).absolute()
   name = os.fspath(path)
-  return SHIPPED / name if not folder.exists() and name in shipped() else folder
+  return SHIPPED / name if name in shipped() and not folder.exists() else folder
 
 
 def load_classifier(path: str | os.PathLike) -> Classifier:
@@ -149,6 +154,10 @@ def load_classifier(path: str | os.PathLike) -> Classifier:
   except TypeError as error:
     raise CorruptFileError(f"{folder / _METADATA} is not a classifier's metadata: {error}") from None
   shape = MODELS[metadata["arch"]].input_size
+  for key in ("mean", "std"):
+    if isinstance(metadata[key], list) and len(metadata[key]) not in (1, shape[-1]):
+      given = f"{key} has {len(metadata[key])} numbers for {shape[-1]} channels"
+      raise CorruptFileError(f"{folder / _METADATA} is not a classifier's metadata: {given}")
   abstract = abstract_variables(module, shape)
   variables = read_portable(folder, abstract) if (folder / WEIGHTS).is_file() else _restore(folder, abstract)
   return Classifier.from_module(

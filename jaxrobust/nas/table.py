@@ -11,7 +11,6 @@ The files are `DATA/KEY_accuracy.json` beside `meta.json` (`results.exchange.nas
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ import numpy as np
 
 from jaxrobust.core.errors import CorruptFileError, InputError, first_line
 from jaxrobust.core.nas_cells import NUM_CELLS, all_cells, isomorphs
+from jaxrobust.core.reading import read_json
 from jaxrobust.core.registry import unknown_name
 
 SUFFIX = "_accuracy.json"
@@ -126,7 +126,7 @@ def load_table(path: str | Path, data: str = "cifar10") -> Table:
 def _read(file: Path, *names: str) -> Any:
   """Returns the object at a place in a file."""
   try:
-    found = json.loads(file.read_text())
+    found = read_json(file)
     for name in names:
       found = found[name]
     return found

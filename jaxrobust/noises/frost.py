@@ -15,6 +15,8 @@ import numpy as np
 from jax import Array
 
 from jaxrobust.core.errors import InputError
+from jaxrobust.core.pictures import open_picture
+from jaxrobust.core.reading import read_file
 from jaxrobust.noises.resampling import Rows, choose
 from jaxrobust.noises.weather import plasma_fractal, power_of_two
 
@@ -73,15 +75,12 @@ def _cut_out(key: Array, shape: tuple[int, ...], textures: list[np.ndarray]) -> 
 @functools.cache
 def load_pictures(folder: str, height: int, width: int, scale: float) -> list[np.ndarray]:
   """Returns the authors' pictures, uint8, at a scale; enlarged where a picture would be smaller than the image."""
-  from PIL import Image
-
   pictures = []
   for name in FILES:
     path = Path(folder) / name
     if not path.is_file():
       raise InputError(f"there is no {path}; frost needs {', '.join(FILES)} of github.com/hendrycks/robustness")
-    with Image.open(path) as picture:
-      levels = np.asarray(picture.convert("RGB"), np.float32)
+    levels = np.asarray(open_picture(read_file(path)), np.float32)
     fit = max(scale, 1.1 * height / levels.shape[0], 1.1 * width / levels.shape[1])
     for axis in (0, 1):
       levels = _resize_axis(levels, int(np.ceil(levels.shape[axis] * fit)) if fit != 1 else levels.shape[axis], axis)

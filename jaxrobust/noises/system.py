@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from jaxrobust.core.errors import CorruptFileError, InputError
+from jaxrobust.core.pictures import check_picture, open_picture
 from jaxrobust.core.registry import Registry
 
 DEFAULT_DECODER, DEFAULT_RESIZE = "pil", "pil-bilinear"
@@ -27,10 +28,7 @@ RESIZES: Registry[Callable[[np.ndarray, int, int], np.ndarray]] = Registry("resi
 @DECODERS.register("pil")
 def decode_pil(data: bytes) -> np.ndarray:
   """Pillow (libjpeg-turbo)."""
-  from PIL import Image
-
-  with Image.open(io.BytesIO(data)) as picture:
-    return np.asarray(picture.convert("RGB"))
+  return np.asarray(open_picture(data))
 
 
 @DECODERS.register("opencv")
@@ -117,6 +115,7 @@ def read_image(
   """
   decode, scale = DECODERS[decoder], RESIZES[resize]
   try:
+    check_picture(data)
     image = decode(data)
   except InputError:
     raise

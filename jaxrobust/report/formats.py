@@ -1,9 +1,11 @@
-"""Tables as Markdown and LaTeX, and text that stays text in them, in CSV and in spreadsheets."""
+"""Tables as Markdown and LaTeX, and text that stays text in them."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+
+from jaxrobust.core.terminal import one_line
 
 _LATEX = {
   "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
@@ -41,22 +43,12 @@ def latex_table(comment: str, head: Sequence[str], rows: Sequence[Sequence[str]]
   )
 
 
-def _one_line(text: str) -> str:
-  return re.sub(r"[\x00-\x1f\x7f\u2028\u2029]+", " ", text)
-
-
 def markdown_text(text: str) -> str:
   """Escapes text: every character that Markdown or HTML gives a meaning is escaped."""
-  escaped = re.sub(r"([\\`*_{}\[\]()#!|~$@])", r"\\\1", _one_line(text))
+  escaped = re.sub(r"([\\`*_{}\[\]()#!|~$@])", r"\\\1", one_line(text))
   return escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def latex_text(text: str) -> str:
   """Returns the same for LaTeX."""
-  return "".join(_LATEX.get(character, character) for character in _one_line(text))
-
-
-def csv_text(text: str) -> str:
-  """Spreadsheets run what begins like a formula; an apostrophe stops them."""
-  text = _one_line(text)
-  return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t") else text
+  return "".join(_LATEX.get(character, character) for character in one_line(text))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from jaxrobust.core.reading import read_npz
 from jaxrobust.results.folder import Folder
 
 LARGEST_FILE = 64 * 2**20
@@ -22,8 +23,8 @@ def read_pictures(folder: Folder, path: str, size: int) -> list[dict[str, Any]]:
   if not isinstance(raw, bytes):
     return []
   try:
-    with np.load(io.BytesIO(raw), allow_pickle=False) as file:
-      arrays = {name: file[name] for name in ("clean", "adversarial", "label", "prediction")}
+    file = read_npz(raw, "damaged pictures")
+    arrays = {name: file[name] for name in ("clean", "adversarial", "label", "prediction")}
     return [_picture(*row) for row in zip(*(arrays[name][:MOST] for name in arrays), strict=True)]
   except Exception:  # A damaged zip or npy header can raise nearly anything.
     return []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from jaxrobust.report.suite_documents import suite_documents
 from jaxrobust.report.suite_tables import write_suite_tables
 from jaxrobust.report.table_summaries import table_summaries
 from jaxrobust.report.tables import write_tables
+from jaxrobust.report.writers import only_writer
 from jaxrobust.report.zoo_documents import find_zoos, write_zoos, zoo_documents
 from jaxrobust.results.folder import Folder, join_folders
 from jaxrobust.results.metrics import SummaryFile, read_summaries
@@ -47,13 +49,19 @@ def write_report(root: str | Path, out: str | Path, *, also: Sequence[str | Path
     plots: also draw publication plots, which takes matplotlib.
   """
   folder, out = join_folders(root, also), Path(out)
+  with only_writer(out, [str(root), *map(str, also)]) as replaced:
+    written = _write(folder, [root, *also], out, plots)
+  return dataclasses.replace(written, problems=(*replaced, *written.problems))
+
+
+def _write(folder: Folder, roots: Sequence[str | Path], out: Path, plots: bool) -> Written:
   found = read_cell_rows(folder)
   models, boards = found.by_model(), make_boards(found.rows)
-  studies = find_studies([root, *also], found.problems)
+  studies = find_studies(roots, found.problems)
   refuse = lambda path, reason: found.problems.append(f"{folder.show(path)}: {reason}")
   summaries = list(read_summaries(folder, refuse))
   suites = suite_boards(folder, models, summaries, found.problems)
-  zoos = find_zoos(found.rows, summaries, last_change(root))
+  zoos = find_zoos(found.rows, summaries, last_change(roots[0]))
   order = {model: index for index, model in enumerate(models)}
   more = {
     "studies": [study_document(study) for study in studies],

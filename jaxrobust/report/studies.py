@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxrobust.core.errors import JaxrobustError
+from jaxrobust.core.terminal import csv_text
 from jaxrobust.evaluation.studies.evaluator import RESULTS_FOLDER
 from jaxrobust.evaluation.studies.rows import METRICS, STUDY_FILE, read_index, study_rows
-from jaxrobust.report.formats import csv_text, latex_table, latex_text, markdown_table, markdown_text
+from jaxrobust.report.formats import latex_table, latex_text, markdown_table, markdown_text
 from jaxrobust.report.site import write_if_new
 from jaxrobust.results.cell import safe_name
 

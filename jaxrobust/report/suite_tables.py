@@ -7,7 +7,8 @@ import io
 from collections.abc import Sequence
 from pathlib import Path
 
-from jaxrobust.report.formats import csv_text, latex_table, latex_text, markdown_table, markdown_text
+from jaxrobust.core.terminal import csv_text
+from jaxrobust.report.formats import latex_table, latex_text, markdown_table, markdown_text
 from jaxrobust.report.site import write_if_new
 from jaxrobust.report.suite_boards import AVERAGE, MEAN_RANK, SuiteBoard, top_models
 from jaxrobust.results.cell import safe_name

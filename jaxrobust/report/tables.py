@@ -10,9 +10,10 @@ import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from jaxrobust.core.terminal import csv_text
 from jaxrobust.evaluation.metrics.proportions import Proportion
 from jaxrobust.report.boards import Board
-from jaxrobust.report.formats import csv_text, latex_table, latex_text, markdown_table, markdown_text
+from jaxrobust.report.formats import latex_table, latex_text, markdown_table, markdown_text
 from jaxrobust.report.site import write_if_new
 from jaxrobust.results.cell import safe_name
 

@@ -22,7 +22,8 @@ from jaxrobust.analysis.ranking import kendall, kendall_interval, standings
 from jaxrobust.analysis.trends import Trend, drops, published_trends, rank_columns
 from jaxrobust.analysis.zoo import Zoo
 from jaxrobust.core.errors import InputError
-from jaxrobust.report.formats import csv_text, latex_table, latex_text, markdown_table, markdown_text
+from jaxrobust.core.terminal import csv_text
+from jaxrobust.report.formats import latex_table, latex_text, markdown_table, markdown_text
 from jaxrobust.report.site import write_if_new
 from jaxrobust.results.plain import plain
 

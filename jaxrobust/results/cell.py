@@ -16,10 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from jaxrobust.core.budget import Budget
 from jaxrobust.core.errors import CorruptFileError, InputError
+from jaxrobust.core.reading import loads
 from jaxrobust.results.migrations import migrate
 from jaxrobust.results.packing import pack, unpack
-from jaxrobust.results.plain import dumps, loads, plain
+from jaxrobust.results.plain import dumps, plain
 
 # 2: the configuration says the threat; see `migrations` for what earlier files become.
 SCHEMA = 2
@@ -52,7 +54,13 @@ def safe_name(name: str) -> str:
 
 def _is_budget(eps: object) -> bool:
   # No underscore can pass, so that writing / as _ in file names stays unambiguous.
-  return isinstance(eps, str) and len(eps) <= _LONGEST_EPS and _EPS.fullmatch(eps) is not None
+  if not isinstance(eps, str) or len(eps) > _LONGEST_EPS or _EPS.fullmatch(eps) is None:
+    return False
+  try:
+    Budget.parse(eps)
+  except InputError:
+    return False
+  return True
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -8,11 +8,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any, NamedTuple, Protocol
 
-from jaxrobust.core.errors import InputError, StorageError, first_line
+from jaxrobust.core.errors import InputError, JaxrobustError, StorageError, first_line
 from jaxrobust.core.files import atomic_write
 from jaxrobust.core.optional import require
+from jaxrobust.core.reading import LARGEST_TEXT, read_if_there
 
 # Cells lie three folders deep; deeper ones are not ours, and a link may lead back up.
 DEEPEST = 8
@@ -87,7 +89,9 @@ class LocalFolder:
             yield from self._walk(entry.path, f"{prefix}{entry.name}/", depth + 1)
         else:
           stat = entry.stat()
-          yield File(prefix + entry.name, stat.st_size, str(stat.st_mtime_ns))
+          if S_ISREG(stat.st_mode):
+            # Whoever edits a file can set its mtime back, but not its ctime.
+            yield File(prefix + entry.name, stat.st_size, f"{stat.st_mtime_ns} {stat.st_ctime_ns}")
       except OSError:
         continue
 
@@ -96,10 +100,10 @@ class LocalFolder:
 
   def _read(self, path: str) -> bytes | StorageError:
     try:
-      with open(os.path.join(self.root, path), "rb", buffering=0) as file:
-        return file.read()
-    except OSError as error:
-      return StorageError(f"cannot read: {error.strerror or error}")
+      data = read_if_there(os.path.join(self.root, path), LARGEST_TEXT)
+    except JaxrobustError as error:
+      return StorageError(f"cannot read: {error}")
+    return StorageError("cannot read: no such file") if data is None else data
 
   def write(self, path: str, data: bytes) -> None:
     atomic_write(self.root / path, data)

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from jaxrobust.core.errors import CorruptFileError, StorageError
+from jaxrobust.core.reading import loads
 from jaxrobust.results.folder import Folder
-from jaxrobust.results.plain import loads
 
 SUMMARY = ".summary.json"
 LARGEST_FILE = 64 * 2**20

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from jaxrobust.core.errors import InputError
-from jaxrobust.results.plain import differences, dumps, loads, plain
+from jaxrobust.core.reading import loads, read_npz
+from jaxrobust.results.plain import differences, dumps, plain
 from jaxrobust.results.store import atomic_write, sibling
 
 PARTIAL = ".partial.npz"
@@ -68,13 +69,12 @@ def load_partial(path: str | Path, config: Mapping[str, Any]) -> tuple[dict[str,
   """
   asked = plain(config, "config", null_for_nan=False)
   try:
-    # Opened here, because numpy forgets to close what it cannot read.
-    with open(partial_path(path), "rb") as raw, np.load(raw, allow_pickle=False) as file:
-      header = loads(file[_HEADER].tobytes())
-      if next(differences(header["config"], asked), None) is not None:
-        return None
-      return {name: file[_ARRAY + name] for name in header["arrays"]}, header["meta"]
-  except Exception:  # A damaged zip or npy header can raise nearly anything, MemoryError included.
+    file = read_npz(partial_path(path), "a damaged partial file")
+    header = loads(file[_HEADER].tobytes())
+    if next(differences(header["config"], asked), None) is not None:
+      return None
+    return {name: file[_ARRAY + name] for name in header["arrays"]}, header["meta"]
+  except Exception:  # Missing, damaged, or a header with anything in it.
     return None
 
 

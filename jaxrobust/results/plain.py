@@ -75,22 +75,6 @@ def dumps(value: Any) -> str:
   return json.dumps(value, sort_keys=True, indent=1, separators=(",", ": "), allow_nan=False) + "\n"
 
 
-def loads(text: str | bytes) -> Any:
-  """The value of a JSON text; ValueError for anything else, `NaN` and endless nesting included."""
-  try:
-    return _DECODER.decode(text if isinstance(text, str) else text.decode("utf-8"))
-  except RecursionError:
-    raise ValueError("nested too deeply") from None
-
-
-def _refuse_constant(name: str) -> Any:
-  raise ValueError(f"{name} is not JSON")
-
-
-# Made once: a folder may hold a hundred thousand files.
-_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
-
-
 def differences(left: Any, right: Any, key: str = "") -> Iterator[Difference]:
   """Every leaf at which two plain values differ, under its dotted key, in sorted order.
 

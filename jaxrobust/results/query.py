@@ -2,7 +2,9 @@
 
 `cells` has one row per result (`rows.COLUMNS`), those of tables of many models included, `metrics` one per number of a
 suite's summary (`metrics.METRIC_COLUMNS`), `findings` one per warning and per damaged file. DuckDB's own functions are
-all there; `wilson_low(k, n)` and `wilson_high(k, n)` are the ends of the 95 % interval of a proportion.
+there but those that reach beyond the tables: a query cannot read or write files, fetch anything, load extensions or
+change settings, unless it is trusted with `files=True`. `wilson_low(k, n)` and `wilson_high(k, n)` are the ends of the
+95 % interval of a proportion.
 
   >>> query("results", "SELECT model, max(robust_accuracy) FROM cells GROUP BY model")  # doctest: +SKIP
 """
@@ -28,10 +30,17 @@ CREATE MACRO wilson_low(k, n) AS
 CREATE MACRO wilson_high(k, n) AS
   (k + 1.9208 + 1.96 * sqrt(k * (n - k) / n::DOUBLE + 0.9604)) / (n + 3.8416);
 """
+# The last one keeps a query from undoing the others.
+_CONFINED = """
+SET enable_external_access = false;
+SET autoinstall_known_extensions = false;
+SET autoload_known_extensions = false;
+SET lock_configuration = true;
+"""
 
 
-def connect(root: str | os.PathLike) -> Any:
-  """A DuckDB connection with the tables `cells`, `metrics` and `findings` of a folder."""
+def connect(root: str | os.PathLike, files: bool = False) -> Any:
+  """A DuckDB connection with the tables `cells`, `metrics` and `findings` of a folder; `files` lets it reach beyond."""
   duckdb = require("duckdb", "report", _PURPOSE)
   pa = require("pyarrow", "report", _PURPOSE)
   index = build_index(root)
@@ -48,14 +57,20 @@ def connect(root: str | os.PathLike) -> Any:
   rows = f"SELECT {names} FROM indexed WHERE model IS NOT NULL UNION ALL SELECT {names} FROM tabled"
   connection.execute(f"CREATE VIEW cells AS {rows}")
   connection.execute(_WILSON)
+  if not files:
+    connection.execute(_CONFINED)
   return connection
 
 
-def query(root: str | os.PathLike, sql: str) -> Any:
-  """The answer to a query over the results of a folder or address, as a pandas data frame."""
+def query(root: str | os.PathLike, sql: str, files: bool = False) -> Any:
+  """The answer to a query over the results of a folder or address, as a pandas data frame.
+
+  Args:
+    files: whether the query may read and write files; for queries that you would run as a program of your own.
+  """
   require("pandas", "report", _PURPOSE)
   duckdb = require("duckdb", "report", _PURPOSE)
-  connection = connect(root)
+  connection = connect(root, files)
   try:
     answer = connection.execute(sql)
     return answer.df()

@@ -13,13 +13,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxrobust.core.errors import CellMismatchError, CorruptFileError, JaxrobustError, StorageError
+from jaxrobust.core.reading import LARGEST_TEXT, loads
 from jaxrobust.results.cell import SCHEMA, Result, from_text, to_text
 from jaxrobust.results.folder import File, Folder, open_folder
-from jaxrobust.results.plain import loads
 from jaxrobust.results.shards import merge_results, parse_shard_name
 
-# Flags of 100 million examples fit ten times; what is larger is no cell, and must not fill the memory.
-LARGEST_FILE = 256 * 2**20
 BATCH = 256
 
 _CELL_FILE = re.compile(r"[^.].*\.n[0-9]+\.seed[0-9]+\.json")
@@ -86,8 +84,8 @@ def read_items(
 def _refusal(item: ResultFiles) -> JaxrobustError | None:
   if item.missing:
     return StorageError(f"{item.missing} of {item.missing + len(item.parts)} shards are not there yet")
-  if any(part.size > LARGEST_FILE for part in item.parts):
-    return CorruptFileError(f"larger than {LARGEST_FILE // 2**20} MiB; no cell is")
+  if any(part.size > LARGEST_TEXT for part in item.parts):
+    return CorruptFileError(f"larger than {LARGEST_TEXT // 2**20} MiB; no cell is")
   return None
 
 

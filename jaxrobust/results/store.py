@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from jaxrobust.core.errors import CellMismatchError, CorruptFileError, StorageError
-from jaxrobust.core.files import atomic_write, temporary
+from jaxrobust.core.files import atomic_write, sweep, temporary
+from jaxrobust.core.reading import LARGEST_TEXT, read_if_there
 from jaxrobust.results.cell import Cell, Result, from_text, to_text
 from jaxrobust.results.plain import describe, differences, dumps, plain
 
@@ -28,6 +29,7 @@ def check_writable(root: str | Path) -> None:
       probe.write_bytes(b"probe")
     finally:
       probe.unlink(missing_ok=True)
+    sweep(root)
   except OSError as error:
     raise StorageError(f"cannot write results to {root}: {error.strerror or error}") from None
 
@@ -48,12 +50,7 @@ def load_result(path: str | Path) -> Result:
 
 
 def _read(path: Path) -> bytes | None:
-  try:
-    return path.read_bytes()
-  except (FileNotFoundError, NotADirectoryError):
-    return None
-  except OSError as error:
-    raise StorageError(f"cannot read {path}: {error.strerror or error}") from None
+  return read_if_there(path, LARGEST_TEXT)
 
 
 def _parse(path: Path, raw: bytes) -> Result:

@@ -22,9 +22,9 @@ from typing import Any
 
 from jaxrobust.core.errors import CellMismatchError, CorruptFileError, InputError, JaxrobustError, StorageError
 from jaxrobust.core.files import atomic_write
+from jaxrobust.core.reading import loads
 from jaxrobust.results.cell import Cell, safe_name
 from jaxrobust.results.folder import Folder, open_folder
-from jaxrobust.results.plain import loads
 
 TABLE = ".table.json"
 FOLDER = "tables"

@@ -8,7 +8,6 @@ constants in it.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -23,6 +22,7 @@ from jax.sharding import Mesh
 from jaxrobust.core.classifier import Classifier, check_logits
 from jaxrobust.core.errors import CellMismatchError, InputError
 from jaxrobust.core.files import write_json
+from jaxrobust.core.reading import read_json
 from jaxrobust.data.source import ArraySource, DataSource
 from jaxrobust.models.registry import abstract_variables
 from jaxrobust.models.zoo import fingerprint, load_classifier
@@ -52,7 +52,7 @@ def check_inputs(folder: Path, fingerprints: Mapping[str, str], write: bool) -> 
     if write:
       write_json(path, dict(fingerprints))
     return
-  known = json.loads(path.read_text())
+  known = read_json(path)
   changed = sorted(name for name, value in fingerprints.items() if known.get(name, value) != value)
   if changed:
     raise CellMismatchError(

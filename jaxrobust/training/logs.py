@@ -21,6 +21,7 @@ from clu import metrics as clu_metrics
 
 from jaxrobust.core.errors import StorageError
 from jaxrobust.core.files import atomic_write
+from jaxrobust.core.reading import LARGEST_TEXT, read_if_there
 from jaxrobust.training.step import StepMetrics
 
 _WRITERS = ("tensorboardX", "torch.utils.tensorboard")
@@ -70,15 +71,12 @@ class Log:
 
 def read_log(path: str | os.PathLike) -> list[dict[str, Any]]:
   """Returns the entries of a log; a last line cut off by a crash is left out."""
-  try:
-    lines = Path(path).read_text().splitlines()
-  except FileNotFoundError:
-    return []
+  raw = read_if_there(path, LARGEST_TEXT)
   entries = []
-  for line in lines:
+  for line in (raw or b"").splitlines():
     try:
       entry = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
       continue
     if isinstance(entry, dict) and isinstance(entry.get("step"), int):
       entries.append(entry)

@@ -8,7 +8,6 @@ example), so a run that was stopped ends with the very weights of one that was n
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from pathlib import Path
@@ -23,6 +22,7 @@ from jaxrobust.core.errors import CellMismatchError, InputError, StoppedError, S
 from jaxrobust.core.files import write_json
 from jaxrobust.core.mesh import fitting_mesh
 from jaxrobust.core.progress import ProgressFn, show
+from jaxrobust.core.reading import read_json
 from jaxrobust.core.stopping import StopRequest
 from jaxrobust.data.preprocessing import preprocessing_name
 from jaxrobust.data.registry import DATASETS, load_data
@@ -94,7 +94,7 @@ def _finished(config: TrainConfig, folder: Path) -> bool:
   """Returns whether the folder holds this very network; another one is an error."""
   metadata = read_metadata(folder)
   path = folder / _RUN
-  known = metadata["notes"].get("train") if metadata else json.loads(path.read_text()) if path.exists() else None
+  known = metadata["notes"].get("train") if metadata else read_json(path) if path.exists() else None
   if (metadata is not None or known is not None) and not same_identity(known, config):
     raise CellMismatchError(f"{folder} holds a network trained with another config; use another folder or remove it")
   return metadata is not None
@@ -193,7 +193,7 @@ def _ends_epoch(run: Run, step: int) -> bool:
 
 
 def _stopped(run: Run, step: int) -> StoppedError:
-  return StoppedError(f"asked to stop after step {step} of {run.total_steps}; run the same command to go on")
+  return run.stop.error(f"after step {step} of {run.total_steps}")
 
 
 def _check(report: dict[str, Any], step: int, state: TrainState) -> None:

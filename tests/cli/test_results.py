@@ -104,3 +104,34 @@ def test_the_page_needs_no_optional_package(root, tmp_path, monkeypatch):
   assert code == 0 and not err and (tmp_path / "site" / "index.html").is_file()
   code, _, err = call("report", root, "--out", tmp_path / "site", "--plots=yes")
   assert code == 2 and "pip install 'jaxrobust[report]'" in err and err.count("\n") == 1
+
+
+def test_texts_of_others_are_shown_and_not_obeyed(root, tmp_path):
+  pytest.importorskip("duckdb")
+  code, out, _ = call("results", "SELECT '=cmd|x' AS a, chr(27) || '[2J' AS \"+b\"", "--root", root, "--format=csv")
+  assert code == 0 and out.splitlines() == ["a,'+b", "'=cmd|x, [2J"]
+  code, out, _ = call("results", "SELECT chr(27) || '[2Jred' AS a", "--root", root)
+  assert code == 0 and "\x1b" not in out and "\\x1b[2Jred" in out
+
+
+def test_an_answer_that_cannot_be_written_is_one_line(root, tmp_path):
+  pytest.importorskip("duckdb")
+  (tmp_path / "file").write_text("")
+  for kind in ("csv", "parquet"):
+    words = ["SELECT model FROM cells", "--root", root, f"--format={kind}", "--out", tmp_path / "file" / "x"]
+    code, out, err = call("results", *words)
+    assert (code, out, err.count("\n")) == (3, "", 1) and err.startswith("error: cannot write"), err
+
+
+def test_two_reports_into_one_folder_do_not_overwrite_each_other_silently(root, tmp_path):
+  write_model(tmp_path / "other", "c", 1, rich=False)
+  out = tmp_path / "site"
+  assert "replaces" not in call("report", root, "--out", out, "--plots=no")[1]
+  assert "replaces" not in call("report", root, "--out", out, "--plots=no")[1]
+  code, said, _ = call("report", tmp_path / "other", "--out", out, "--plots=no")
+  assert code == 0 and f"finding: {out} showed {root} before; this report replaces it" in said
+  from jaxrobust.report.writers import only_writer
+
+  with only_writer(out, [str(root)]):
+    code, _, err = call("report", root, "--out", out, "--plots=no")
+  assert code == 2 and err.startswith(f"error: another process is writing a report to {out}; wait for it")

@@ -109,3 +109,19 @@ def test_norms_are_checked_by_name():
     check_norm("linff")
   with pytest.raises(UnknownNameError, match=r"unknown norm 'l1'.*l2"):
     check_norm("l1", ("l2",))
+
+
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize("text", ["1e999999999", "1e-999999999", "8e99999/255", "8/1e99999", "9" * 100_000])
+def test_a_few_characters_cannot_take_for_ever(text):
+  with pytest.raises(InputError, match="is not a number or a fraction") as error:
+    Budget.parse(text)
+  assert len(str(error.value)) < 200
+
+
+@pytest.mark.parametrize(("eps", "hint"), [(8, "did you mean 8/255"), ("8", "8/255"), (16.0, "16.0/255"), ("300", "$")])
+def test_whole_levels_in_linf_are_refused_with_what_was_meant(eps, hint):
+  with pytest.raises(InputError, match=f"is more than 1, the largest linf distance of images.*{hint}"):
+    Budget.parse(eps, "linf")
+  assert Budget.parse(eps).value == Budget.parse(eps, "l2").value == float(eps)
+  assert Budget.parse(1, "linf").value == 1

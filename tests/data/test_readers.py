@@ -240,8 +240,8 @@ class Drawn:
     Image.new("RGB", (40, 40), (int(name) % 256, 0, 0)).save(file, "PNG")
     return file.getvalue()
 
-  def size(self, name):
-    return len(name)
+  def hashes(self, names):
+    return {name: name for name in names}
 
 
 def test_memory_does_not_grow_with_the_number_of_images():

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jaxrobust.core.classifier import Classifier
-from jaxrobust.core.errors import CorruptFileError, InputError, StorageError, UnknownNameError
+from jaxrobust.core.errors import CorruptFileError, InputError, JaxrobustError, StorageError, UnknownNameError
 from jaxrobust.models.registry import MODELS, list_models, make_model
 from jaxrobust.models.weights import portable
 from jaxrobust.models.zoo import fingerprint, load_classifier, read_metadata, save_classifier
@@ -200,3 +200,17 @@ def test_registered_models_take_their_own_input_size(name):
   image = jax.ShapeDtypeStruct((2, *spec.input_size), jnp.float32)
   logits = jax.eval_shape(lambda x: module.init_with_output(jax.random.key(0), x)[0], image)
   assert logits.shape == (2, 6) and len(spec.mean) == len(spec.std) == spec.input_size[-1] and spec.description
+
+
+@pytest.mark.parametrize(
+  "change", [{"num_classes": -3}, {"num_classes": 10**12}, {"num_classes": True}, {"mean": [0.5] * 7}, {"std": [1, 1]}]
+)
+def test_metadata_with_impossible_numbers_is_refused(copy, change):
+  edit(copy, **change)
+  refused(CorruptFileError, copy, f"not a classifier's metadata.*{next(iter(change))}")
+
+
+def test_metadata_without_end_and_names_without_end_are_refused(copy):
+  (copy / "classifier.json").write_text("[" * 200_000)
+  refused(CorruptFileError, copy, "nested too deeply")
+  refused(JaxrobustError, "x" * 5000, "File name too long")

@@ -228,3 +228,47 @@ def test_a_hundred_thousand_cells_load_in_seconds(tmp_path):
     seconds.append((time.process_time() - work, time.monotonic() - start))
   print("100,000 cells (work, wall clock in s): {} without an index, {} with it".format(*seconds))
   assert seconds[0][0] < 15 and seconds[1][0] < 10
+
+
+@pytest.mark.parametrize(
+  "sql",
+  [
+    "SELECT * FROM read_text('/etc/hostname')",
+    "SELECT * FROM read_csv('/etc/hostname')",
+    "COPY cells TO '{root}/written.csv'",
+    "ATTACH '{root}/written.db'",
+    "INSTALL httpfs",
+    "LOAD httpfs",
+    "SET enable_external_access = true",
+    "SELECT * FROM '/etc/hostname'",
+    "EXPORT DATABASE '{root}/written'",
+    "SELECT * FROM glob('/*')",
+  ],
+)
+def test_a_query_reaches_nothing_but_its_tables(root, sql):
+  with pytest.raises(InputError, match="the query failed"):
+    query(root, sql.format(root=root))
+  assert not list(root.glob("written*"))
+
+
+def test_a_query_that_is_trusted_may_write_files(root):
+  query(root, f"COPY (SELECT model FROM cells) TO '{root}/written.csv'", files=True)
+  assert (root / "written.csv").exists()
+
+
+def test_a_cell_edited_with_equal_size_and_times_is_read_again(root):
+  path = next(path for path in root.rglob("*.json") if "linf-pgd" in path.name and "timing" not in path.name)
+  before, times = frame(root), path.stat()
+  text = path.read_text()
+  path.write_text(text.replace('"cnn-a"', '"cnn-b"'))
+  os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+  assert path.stat().st_size == times.st_size
+  assert set(frame(root)["arch"]) - set(before["arch"]) == {"cnn-b"}
+
+
+@pytest.mark.timeout(30)
+def test_a_budget_that_takes_for_ever_is_a_finding(root):
+  path = next(path for path in root.rglob("*.json") if "linf-pgd" in path.name and "timing" not in path.name)
+  path.with_name("bad.n8.seed0.json").write_text(path.read_text().replace('"8/255"', '"1e999999999"'))
+  assert len(frame(root)) == 4
+  assert len(query(root, "SELECT * FROM findings WHERE kind = 'damaged'")) == 1

@@ -41,8 +41,8 @@ class Pictures:
     Image.fromarray(LEVELS[int(name)]).save(file, "PNG")
     return file.getvalue()[: 10 if int(name) in self.broken else None]
 
-  def size(self, name: str) -> int:
-    return len(name)
+  def hashes(self, names: list[str]) -> dict[str, str]:
+    return {name: name for name in names}
 
 
 def encoded(*broken: int) -> EncodedSource:

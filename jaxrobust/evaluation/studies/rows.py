@@ -15,6 +15,7 @@ import numpy as np
 
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.files import atomic_write
+from jaxrobust.core.reading import read_json
 from jaxrobust.evaluation.studies.evaluator import RESULTS_FOLDER, EvalSpec
 from jaxrobust.evaluation.studies.runs import MODELS_FOLDER
 from jaxrobust.results import Result, load_results
@@ -34,10 +35,9 @@ def save_index(out: str | Path, study: str, spec: EvalSpec, runs: Sequence[Mappi
 def read_index(out: str | Path) -> dict[str, Any]:
   """Reads the index of a study's folder."""
   path = Path(out) / STUDY_FILE
-  try:
-    return json.loads(path.read_text())
-  except FileNotFoundError:
-    raise InputError(f"{out} holds no study: there is no {STUDY_FILE}") from None
+  if not path.exists():
+    raise InputError(f"{out} holds no study: there is no {STUDY_FILE}")
+  return read_json(path)
 
 
 def network_metrics(results: Sequence[Result], conditions: int) -> dict[str, float]:

@@ -74,7 +74,8 @@ def entry_of(attack: Any, eps: str | float | Budget | None = None, *, restarts: 
   schedule = as_schedule(attack, restarts)
   if eps is None and not schedule.minimal:
     raise InputError(f"attack {schedule_id(schedule)!r} works within a budget: set eps, for example 8/255")
-  return SuiteEntry(schedule, schedule_id(schedule), None if eps is None else Budget.parse(eps))
+  budget = None if eps is None else Budget.parse(eps, schedule.stages[0].attack.threat.name)
+  return SuiteEntry(schedule, schedule_id(schedule), budget)
 
 
 def schedule_id(schedule: Schedule) -> str:

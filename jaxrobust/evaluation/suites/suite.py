@@ -71,7 +71,7 @@ class Setting:
     """Returns the setting of what is asked for; what is usual where norm or eps are None or empty."""
     given = tuple(name for name, value in (("norm", norm), ("eps", eps)) if value not in (None, ""))
     norm = check_norm(norm or "linf")
-    budget = USUAL_EPS[norm] if eps is None or eps == "" else Budget.parse(eps)
+    budget = USUAL_EPS[norm] if eps is None or eps == "" else Budget.parse(eps, norm)
     return cls(data, norm, budget, given=given, **more)
 
   @property

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import io
 import os
-import zipfile
 from pathlib import Path
 from typing import Any
 
 import flax
 import numpy as np
 
-from jaxrobust.core.errors import CorruptFileError, StorageError
+from jaxrobust.core.errors import CorruptFileError
 from jaxrobust.core.files import atomic_write
+from jaxrobust.core.reading import read_npz, reading
 
 WEIGHTS = "weights.npz"
 SHIPPED = Path(__file__).parents[1] / "shipped"
@@ -36,19 +36,14 @@ def write_weights(folder: str | os.PathLike, variables: Any) -> Path:
 def read_portable(folder: str | os.PathLike, abstract: Any) -> Any:
   """Returns the variables of a portable classifier, which must be exactly those of `abstract`."""
   path = Path(folder) / WEIGHTS
-  try:
-    with np.load(path, allow_pickle=False) as file:
-      arrays = {name: file[name] for name in file.files}
-  except (ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
-    raise CorruptFileError(f"{path} is not a file of weights: {error}") from None
-  except OSError as error:
-    raise StorageError(f"cannot read {path}: {error.strerror or error}") from None
+  arrays = read_npz(path, f"{path} is not a file of weights")
   wanted = flax.traverse_util.flatten_dict(abstract, sep="/")
   odd = sorted(set(wanted) ^ set(arrays)) or [n for n, leaf in wanted.items() if arrays[n].shape != leaf.shape]
   if odd:
     raise CorruptFileError(f"{path} holds other weights than its classifier.json says: {', '.join(odd[:3])}")
   # One contiguous float array per variable, in the type the architecture has it.
-  typed = {name: np.asarray(arrays[name], leaf.dtype) for name, leaf in wanted.items()}
+  with reading(f"{path} is not a file of weights"):
+    typed = {name: np.asarray(arrays[name], leaf.dtype) for name, leaf in wanted.items()}
   return flax.traverse_util.unflatten_dict(typed, sep="/")
 
 

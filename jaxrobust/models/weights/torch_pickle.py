@@ -1,8 +1,9 @@
 """PyTorch's .pth/.pt/.th/.tar files, read without torch and without executing anything in them.
 
-A pickle is a program. This reader runs it with a list of the only names it may call: constructors of tensors and
-ordered dicts, all our own. Well-known holders of settings (argparse's Namespace, NumPy scalars, …) become inert
-placeholders. Any other name, be it `os.system` or the class of a whole pickled network, raises an error with its name.
+A pickle is a program. The machine of `core.pickles` runs it with a list of the only names it may call: constructors of
+tensors and ordered dicts, all our own. Well-known holders of settings (argparse's Namespace, NumPy scalars, …) become
+inert placeholders. Any other name, be it `os.system` or the class of a whole pickled network, raises an error with its
+name. A tensor has no more elements than its storage, and a storage the bytes that the file has for it.
 
 Both formats are read: the zip archive (torch ≥ 1.6: `NAME/data.pkl` and one file per storage) and the older stream of
 pickles followed by the storages.
@@ -11,16 +12,18 @@ pickles followed by the storages.
 from __future__ import annotations
 
 import io
-import pickle
+import math
 import zipfile
-from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, BinaryIO
 
 import jax.numpy as jnp
 import numpy as np
 
 from jaxrobust.core.errors import CorruptFileError, InputError
+from jaxrobust.core.pickles import Call, Inert, Machine, ordered_dict, unfold
+from jaxrobust.core.reading import Archive, reading
+from jaxrobust.core.validation import is_number
 
 _LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 _DTYPES = {
@@ -35,6 +38,8 @@ _DTYPES = {
   "Byte": np.uint8,
   "Bool": np.bool_,
 }
+# NumPy's own limit is 64; no weights have more than a few.
+MOST_AXES = 16
 # Settings that training scripts store beside the weights; we need none of them.
 _INERT = {
   "argparse.Namespace",
@@ -66,40 +71,6 @@ _INERT = {
 _INERT |= {f"torch.{name}" for name in ("float32", "float64", "float16", "bfloat16", "int64", "int32", "uint8", "bool")}
 
 
-class _Inert:
-  """Takes whatever a pickle does to it and keeps nothing."""
-
-  __slots__ = ()
-
-  def __new__(cls, *args: Any, **kwargs: Any) -> _Inert:
-    return super().__new__(cls)
-
-  def __call__(self, *args: Any, **kwargs: Any) -> _Inert:
-    return self
-
-  def __setstate__(self, state: Any = None) -> None: ...
-  def __setitem__(self, key: Any, value: Any) -> None: ...
-  def append(self, value: Any) -> None: ...
-  def extend(self, values: Any) -> None: ...
-  def add(self, value: Any) -> None: ...
-  def update(self, *values: Any) -> None: ...
-
-
-class _Call:
-  """A function of ours that a pickle may call and not change."""
-
-  __slots__ = ("function",)
-
-  def __init__(self, function: Callable[..., Any]):
-    self.function = function
-
-  def __call__(self, *args: Any) -> Any:
-    return self.function(*args)
-
-  def __setstate__(self, state: Any) -> NoReturn:
-    raise pickle.UnpicklingError("an attempt to change the reader")
-
-
 class _Storage:
   """A run of numbers, filled when the file gets to it."""
 
@@ -109,10 +80,15 @@ class _Storage:
     self.dtype, self.numel = np.dtype(dtype), numel
     self.values: np.ndarray | None = None
 
+  @property
+  def nbytes(self) -> int:
+    return self.numel * self.dtype.itemsize
+
   def fill(self, data: bytes) -> None:
-    if len(data) != self.numel * self.dtype.itemsize:
-      raise CorruptFileError(f"a storage holds {len(data)} bytes, expected {self.numel * self.dtype.itemsize}")
-    self.values = np.frombuffer(data, self.dtype)
+    if len(data) != self.nbytes:
+      raise CorruptFileError(f"a storage holds {len(data)} bytes, expected {self.nbytes}")
+    # Bytes that can be written, as those who take the arrays may expect.
+    self.values = np.frombuffer(bytearray(data), self.dtype)
 
 
 class _Tensor:
@@ -121,78 +97,87 @@ class _Tensor:
   __slots__ = ("offset", "size", "storage", "stride")
 
   def __init__(self, storage: _Storage, offset: int, size: tuple[int, ...], stride: tuple[int, ...], *_: Any):
-    if not isinstance(storage, _Storage) or len(size) != len(stride):
-      raise pickle.UnpicklingError("a tensor without a storage")
-    self.storage, self.offset, self.size, self.stride = storage, offset, tuple(size), tuple(stride)
+    numbers = isinstance(size, tuple) and isinstance(stride, tuple) and len(size) == len(stride) <= MOST_AXES
+    if not isinstance(storage, _Storage) or not numbers or not all(is_number(n, int) for n in (offset, *size, *stride)):
+      raise CorruptFileError("a tensor without a storage")
+    self.storage, self.offset, self.size, self.stride = storage, offset, size, stride
 
   def array(self) -> np.ndarray:
+    """Returns the view itself: however many tensors share a storage, it is in memory once."""
     values = self.storage.values
     last = self.offset + sum((n - 1) * step for n, step in zip(self.size, self.stride, strict=True))
     lowest = min((0, self.offset, *self.size, *self.stride))
     if values is None or lowest < 0 or (0 not in self.size and last >= len(values)):
       raise CorruptFileError("a tensor reaches beyond its storage")
+    if math.prod(self.size) > len(values):
+      raise CorruptFileError(f"a tensor of shape {self.size} has more elements than its storage ({len(values)})")
     steps = [step * values.itemsize for step in self.stride]
-    return np.lib.stride_tricks.as_strided(values[self.offset :], self.size, steps).copy()
+    return np.lib.stride_tricks.as_strided(values[self.offset :], self.size, steps)
 
 
 def _parameter(data: Any, *_: Any) -> Any:
   return data
 
 
-_ALLOWED: dict[str, Any] = {
-  "collections.OrderedDict": _Call(lambda *pairs: OrderedDict(*pairs)),
-  "torch._utils._rebuild_tensor": _Call(_Tensor),
-  "torch._utils._rebuild_tensor_v2": _Call(_Tensor),
-  "torch._utils._rebuild_parameter": _Call(_parameter),
-  "torch._utils._rebuild_parameter_with_state": _Call(_parameter),
+def _no_storage(*_: Any) -> Any:
+  raise CorruptFileError("a storage that is made in the pickle")
+
+
+# The types of storages are named and never called.
+_STORAGES = {f"torch.{kind}Storage": Call(_no_storage) for kind in _DTYPES}
+_TYPES = dict(zip(_STORAGES.values(), _DTYPES.values(), strict=True))
+_ALLOWED: dict[str, Call] = {
+  "collections.OrderedDict": Call(ordered_dict),
+  "torch._utils._rebuild_tensor": Call(_Tensor),
+  "torch._utils._rebuild_tensor_v2": Call(_Tensor),
+  "torch._utils._rebuild_parameter": Call(_parameter),
+  "torch._utils._rebuild_parameter_with_state": Call(_parameter),
+  **_STORAGES,
 }
 
 
-class _Reader(pickle.Unpickler):
-  """An unpickler that knows only the names above."""
+def _find(name: str) -> Any:
+  if name in _ALLOWED:
+    return _ALLOWED[name]
+  if name in _INERT:
+    return Inert()
+  raise InputError(
+    f"the pickle asks for {name}, and only tensors are read; nothing was executed (if it is your own file, save "
+    "model.state_dict() alone)"
+  )
 
-  def __init__(self, file: BinaryIO, storage: Callable[[str, Any, int], _Storage] | None = None):
-    super().__init__(file, encoding="latin1")
-    self._storage = storage
 
-  def find_class(self, module: str, name: str) -> Any:
-    full = f"{module}.{name}"
-    if full in _ALLOWED:
-      return _ALLOWED[full]
-    if full in _INERT:
-      return _Inert
-    kind = name.removesuffix("Storage")
-    if module == "torch" and kind != name and kind in _DTYPES:
-      return _Call(_DTYPES[kind])
-    raise InputError(
-      f"the pickle asks for {full}, and only tensors are read; nothing was executed (if it is your own file, save "
-      "model.state_dict() alone)"
-    )
+def _load(file: BinaryIO, storage: Callable[[str, Any, int], _Storage] | None = None) -> Any:
+  """Runs the pickle that begins here; `storage` makes one of its key, type and number of elements."""
 
-  def persistent_load(self, pid: Any) -> _Storage:
-    if self._storage is None or not isinstance(pid, tuple) or len(pid) < 5 or pid[0] != "storage":
-      raise pickle.UnpicklingError("an unknown kind of reference")
-    if not isinstance(pid[1], _Call) or not isinstance(pid[4], int):
-      raise pickle.UnpicklingError("a storage of unknown type")
-    return self._storage(str(pid[2]), pid[1].function, pid[4])
+  def persistent(pid: Any) -> _Storage:
+    if storage is None or not isinstance(pid, tuple) or len(pid) < 5 or pid[0] != "storage":
+      raise CorruptFileError("an unknown kind of reference")
+    _, kind, key, _, numel = pid[:5]
+    known = isinstance(kind, Call) and kind in _TYPES and isinstance(key, str | int)
+    if not known or not is_number(numel, int) or numel < 0:
+      raise CorruptFileError("a storage of unknown type")
+    return storage(str(key), _TYPES[kind], numel)
+
+  return Machine(_find, persistent).load(file)
 
 
 def read_torch_pickle(data: bytes) -> Any:
   """Reads the nested dicts, lists and plain values of a PyTorch file, with tensors as NumPy arrays."""
-  try:
+  with reading("not a readable PyTorch checkpoint"):
     tree = _read_zip(data) if zipfile.is_zipfile(io.BytesIO(data)) else _read_legacy(data)
-    return _resolve(tree)
-  except (InputError, CorruptFileError):
-    raise
-  except RecursionError:
-    raise CorruptFileError("not a PyTorch checkpoint: nested too deeply") from None
-  except Exception as error:  # Damaged pickles fail in every way there is.
-    raise CorruptFileError(f"not a readable PyTorch checkpoint: {error or type(error).__name__}") from None
+    return unfold(tree, _leaf)
+
+
+def _leaf(value: Any) -> Any:
+  if isinstance(value, _Tensor):
+    return value.array()
+  return None if isinstance(value, Inert | Call | _Storage) else value
 
 
 def _read_zip(data: bytes) -> Any:
-  with zipfile.ZipFile(io.BytesIO(data)) as archive:
-    names = [name for name in archive.namelist() if name.endswith("/data.pkl") or name == "data.pkl"]
+  with Archive(io.BytesIO(data), "not a readable PyTorch checkpoint") as archive:
+    names = [name for name in archive.names if name.endswith("/data.pkl") or name == "data.pkl"]
     if len(names) != 1:
       raise CorruptFileError("a zip archive without data.pkl is no PyTorch checkpoint")
     root = names[0].removesuffix("data.pkl")
@@ -200,44 +185,35 @@ def _read_zip(data: bytes) -> Any:
 
     def storage(key: str, dtype: Any, numel: int) -> _Storage:
       if key not in storages:
-        storages[key] = _Storage(dtype, numel)
-        storages[key].fill(archive.read(f"{root}data/{key}"))
+        made = _Storage(dtype, numel)
+        made.fill(archive.read(f"{root}data/{key}", made.nbytes))
+        storages[key] = made
       return storages[key]
 
-    return _Reader(io.BytesIO(archive.read(names[0])), storage).load()
+    return _load(io.BytesIO(archive.read(names[0])), storage)
 
 
 def _read_legacy(data: bytes) -> Any:
   file = io.BytesIO(data)
   try:
-    magic = _Reader(file).load()
+    magic = _load(file)
   except InputError:
     raise
   except Exception:
     magic = None
   if magic != _LEGACY_MAGIC:
     raise CorruptFileError("neither a zip archive nor the older PyTorch format")
-  _Reader(file).load()  # Protocol version.
-  _Reader(file).load()  # Sizes of C types.
+  _load(file)  # Protocol version.
+  _load(file)  # Sizes of C types.
   storages: dict[str, _Storage] = {}
 
   def storage(key: str, dtype: Any, numel: int) -> _Storage:
     return storages.setdefault(key, _Storage(dtype, numel))
 
-  tree = _Reader(file, storage).load()
-  for key in _Reader(file).load():
+  tree = _load(file, storage)
+  for key in _load(file):
     numel = int.from_bytes(file.read(8), "little")
     if numel != storages[key].numel:
       raise CorruptFileError(f"a storage has {numel} numbers, expected {storages[key].numel}")
-    storages[key].fill(file.read(numel * storages[key].dtype.itemsize))
+    storages[key].fill(file.read(storages[key].nbytes))
   return tree
-
-
-def _resolve(value: Any) -> Any:
-  if isinstance(value, _Tensor):
-    return value.array()
-  if isinstance(value, dict):
-    return {key: _resolve(item) for key, item in value.items()}
-  if isinstance(value, list | tuple):
-    return [_resolve(item) for item in value]
-  return None if isinstance(value, _Inert | _Call) else value

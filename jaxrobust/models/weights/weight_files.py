@@ -1,22 +1,23 @@
 """Weight files of other libraries, as nested dicts of arrays: .safetensors, .npz, and PyTorch's pickles.
 
-The content decides, not the name. Nothing in a file is executed.
+The content decides, not the name. Nothing in a file is executed, and nothing it claims is believed before it is
+compared with what the file can hold (`core.reading`).
 """
 
 from __future__ import annotations
 
 import hashlib
 import io
-import json
+import math
 import os
-import zipfile
-from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrobust.core.errors import CorruptFileError, InputError, StorageError
+from jaxrobust.core.errors import CorruptFileError, InputError
+from jaxrobust.core.reading import Archive, loads, read_if_there, read_npz, reading
+from jaxrobust.core.validation import is_number
 from jaxrobust.models.weights.torch_pickle import read_torch_pickle
 
 _SAFETENSORS = {
@@ -40,12 +41,9 @@ def read_weights(path: str | os.PathLike, sha256: str = "") -> Any:
 
 def read_hashed(path: str | os.PathLike, sha256: str = "") -> tuple[Any, str]:
   """Reads a weight file; returns its content and sha256."""
-  try:
-    data = Path(path).read_bytes()
-  except FileNotFoundError:
-    raise InputError(f"no weights at {path}: the file does not exist") from None
-  except OSError as error:
-    raise StorageError(f"cannot read {path}: {error.strerror or error}") from None
+  data = read_if_there(path)
+  if data is None:
+    raise InputError(f"no weights at {path}: the file does not exist")
   found = _check_hash(path, data, sha256)
   try:
     return _read(data), found
@@ -74,40 +72,40 @@ def _read(data: bytes) -> Any:
   header = int.from_bytes(data[:8], "little")
   if data[8:9] == b"{" and header <= len(data) - 8:
     return _safetensors(data, header)
-  if data[:4] == b"PK\x03\x04":
-    return _npz(data) if _is_npz(data) else read_torch_pickle(data)
+  if data[:4] == b"PK\x03\x04" and _is_npz(data):
+    return read_npz(data, "not a readable npz file")
   return read_torch_pickle(data)
 
 
 def _is_npz(data: bytes) -> bool:
-  try:
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-      names = archive.namelist()
-  except zipfile.BadZipFile:
-    raise CorruptFileError("a zip archive that is cut off or damaged") from None
-  return bool(names) and all(name.endswith(".npy") for name in names)
-
-
-def _npz(data: bytes) -> dict[str, np.ndarray]:
-  try:
-    with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-      return dict(arrays)
-  except (ValueError, zipfile.BadZipFile, EOFError) as error:
-    raise CorruptFileError(f"not a readable npz file: {error}") from None
+  with Archive(io.BytesIO(data), "a zip archive that is cut off or damaged") as archive:
+    return bool(archive.names) and all(name.endswith(".npy") for name in archive.names)
 
 
 def _safetensors(data: bytes, header: int) -> dict[str, np.ndarray]:
-  body, arrays = memoryview(data)[8 + header :], {}
-  try:
-    for name, entry in json.loads(data[8 : 8 + header]).items():
-      if name == "__metadata__":
-        continue
+  """Reads tensors that follow one another without a gap or an overlap, as the format demands."""
+  with reading("not a readable safetensors file"):
+    entries = loads(data[8 : 8 + header])
+    entries.pop("__metadata__", None)
+    at = 8 + header
+    arrays = {}
+    for name, entry in sorted(entries.items(), key=lambda item: _span(item[1])):
       if entry["dtype"] not in _SAFETENSORS:
         raise InputError(f"{name} is of type {entry['dtype']}, which is not read")
-      start, stop = entry["data_offsets"]
-      arrays[name] = np.frombuffer(body[start:stop], np.dtype(_SAFETENSORS[entry["dtype"]])).reshape(entry["shape"])
-  except (ValueError, KeyError, TypeError, AttributeError) as error:
-    if isinstance(error, InputError):
-      raise
-    raise CorruptFileError(f"not a readable safetensors file: {error}") from None
-  return arrays
+      dtype, (start, stop), shape = np.dtype(_SAFETENSORS[entry["dtype"]]), _span(entry), entry["shape"]
+      if start != at - 8 - header or stop > len(data) - 8 - header:
+        raise ValueError(f"{name} does not begin where the tensor before it ends, or reaches beyond the file")
+      if not all(is_number(n, int) and n >= 0 for n in shape) or math.prod(shape) * dtype.itemsize != stop - start:
+        raise ValueError(f"{name} of shape {shape} does not fit its {stop - start} bytes")
+      arrays[name] = np.frombuffer(data, dtype, math.prod(shape), at).reshape(shape)
+      at += stop - start
+    if at != len(data):
+      raise ValueError(f"{len(data) - at} bytes at the end belong to no tensor")
+    return {name: arrays[name] for name in entries}
+
+
+def _span(entry: Any) -> tuple[int, int]:
+  start, stop = entry["data_offsets"]
+  if not is_number(start, int) or not is_number(stop, int) or not 0 <= start <= stop:
+    raise ValueError(f"its data_offsets are {[start, stop]}")
+  return start, stop

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from jaxrobust.core.errors import CorruptFileError, StorageError
+from jaxrobust.core.reading import LARGEST_TEXT, loads, read_if_there, reading
 from jaxrobust.results.cell import Result
-from jaxrobust.results.plain import loads
 
 Record = dict[str, Any]
 
@@ -22,12 +22,11 @@ OTHERS = {ours: theirs for theirs, ours in NORMS.items()}
 
 def read_json(path: Path) -> Any:
   """The value of a JSON file; an error of one line that names it where there is none."""
-  try:
-    return loads(path.read_bytes())
-  except OSError as error:
-    raise StorageError(f"cannot read {path}: {error.strerror or error}") from None
-  except ValueError as error:
-    raise CorruptFileError(f"{path}: truncated or not JSON ({error})") from None
+  raw = read_if_there(path, LARGEST_TEXT)
+  if raw is None:
+    raise StorageError(f"cannot read {path}: no such file")
+  with reading(f"{path}: truncated or not JSON"):
+    return loads(raw)
 
 
 def read_objects(path: Path) -> Iterator[tuple[Path, dict[str, Any]]]:

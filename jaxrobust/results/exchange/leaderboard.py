@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from jaxrobust.core.errors import CorruptFileError, StorageError
+from jaxrobust.core.reading import LARGEST_TEXT, read_file
 from jaxrobust.results.cell import Result
 from jaxrobust.results.exchange.common import EXAMPLES, NORMS, OTHERS, Record, describe, fraction
 
@@ -51,9 +52,8 @@ def _read_file(file: Path) -> Iterator[Record]:
     known = ", ".join("_".join(pair) for pair in BUDGETS)
     raise CorruptFileError(f"{file}: the name must say data set and threat, one of {known}")
   try:
-    rows = list(csv.DictReader(io.StringIO(file.read_text("utf-8-sig"), newline=""), strict=True))
-  except OSError as error:
-    raise StorageError(f"cannot read {file}: {error.strerror or error}") from None
+    text = read_file(file, LARGEST_TEXT).decode("utf-8-sig")
+    rows = list(csv.DictReader(io.StringIO(text, newline=""), strict=True))
   except (UnicodeDecodeError, csv.Error) as error:
     raise CorruptFileError(f"{file}: not a CSV file ({error})") from None
   data, threat = setting

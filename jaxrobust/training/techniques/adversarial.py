@@ -96,7 +96,7 @@ class InnerMaximization(Objective):
   crafting: str = "eval"
 
   def __post_init__(self) -> None:
-    Budget.parse(self.eps)
+    Budget.parse(self.eps, self.norm)
     if self.crafting not in ("eval", "train"):
       raise unknown_name("mode of crafting", self.crafting, ["eval", "train"])
     if not self.step_size > 0:

@@ -32,7 +32,7 @@ class FreeTraining(Objective):
   needs_state_grad = True
 
   def __post_init__(self) -> None:
-    Budget.parse(self.eps)
+    Budget.parse(self.eps, self.norm)
     if isinstance(self.replays, bool) or not isinstance(self.replays, int) or self.replays < 1:
       raise InputError(f"replays must be an integer of at least 1, got {self.replays!r}")
 

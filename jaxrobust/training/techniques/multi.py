@@ -58,7 +58,7 @@ class MultiTraining(InnerMaximization):
   def attacks(self) -> list[tuple[PGD, float]]:
     """Returns an attack and its budget for each norm."""
     make = lambda norm: PGD(norm, self.num_steps, self.step_size, self.random_start)
-    return [(make(norm), Budget.parse(eps).value) for norm, eps in self.budgets]
+    return [(make(norm), Budget.parse(eps, norm).value) for norm, eps in self.budgets]
 
   def craft(self, batch: Batch, context: Context) -> tuple[Array, ...]:
     """Images to train on: one set, or one for each attack in the mode `average`."""

@@ -1,0 +1,1 @@
+"""Attempts to break the package: hostile files, kills, signals, full disks. `bash launch/test.sh assault` runs them."""

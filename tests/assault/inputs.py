@@ -1,0 +1,141 @@
+"""Hostile and damaged inputs of every reader, made from a seed: `make(kind, folder, number, seed)` writes one."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import pickle
+import random
+import struct
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from tests.assault import weights
+from tests.fuzz import HOSTILE, mutated
+
+_TEXTS = [*HOSTILE, "\x1b[2J", "=cmd|'/c calc'!A0", "1e999999999", "9" * 400, "[" * 100_000, "{}", "null", "NaN"]
+
+
+def _weights(path: Path, chance: np.random.Generator, number: int) -> Path:
+  special = {**_BOMBS, **weights.executing(str(path.parent / "executed"))}
+  good = list(weights.good().values())
+  data = list(special.values())[number] if number < len(special) else weights.damaged(good[number % len(good)], chance)
+  path.write_bytes(data)
+  return path
+
+
+_BOMBS = weights.bombs()
+
+
+def _npz(path: Path, chance: np.random.Generator, number: int) -> Path:
+  bombs = [data.replace(b"a.npy", b"x.npy") for name, data in _BOMBS.items() if name.startswith("npz-")]
+  buffer = io.BytesIO()
+  images = chance.integers(0, 256, (3, 4, 4, 3)).astype(np.uint8)
+  np.savez_compressed(buffer, images=images, labels=np.arange(3))
+  data = bombs[number] if number < len(bombs) else weights.damaged(buffer.getvalue(), chance)
+  path.write_bytes(data)
+  return path
+
+
+def _picture(path: Path, chance: np.random.Generator, number: int) -> Path:
+  folder = path / "class"
+  folder.mkdir(parents=True)
+  kind = ("PNG", "JPEG", "BMP", "WEBP", "GIF", "TIFF")[number % 6]
+  shape, dtype = [((20, 20, 3), np.uint8), ((20, 20, 4), np.uint8), ((20, 20), np.uint16)][int(chance.integers(0, 3))]
+  picture = Image.fromarray(chance.integers(0, np.iinfo(dtype).max, shape).astype(dtype))
+  if dtype is np.uint16 and kind not in ("PNG", "TIFF"):
+    picture = picture.convert("L")
+  if picture.mode == "RGBA" and kind in ("JPEG", "BMP"):
+    picture = picture.convert("RGB")
+  buffer = io.BytesIO()
+  picture.save(buffer, kind)
+  data = buffer.getvalue() if number % 5 == 0 else weights.damaged(buffer.getvalue(), chance)
+  if number % 7 == 0 and kind == "PNG":  # A header that claims any size.
+    data = data[:16] + struct.pack(">II", *chance.integers(1, 2**31, 2).tolist()) + data[24:]
+  (folder / f"x.{['jpg', 'png', 'bmp'][number % 3]}").write_bytes(data)
+  if number % 11 == 0:
+    os.symlink(["/dev/zero", "nowhere", "/etc/hostname"][number % 3], folder / "link.png")
+  if number % 13 == 0:
+    os.mkfifo(folder / "fifo.png")
+  return path
+
+
+def _batch(path: Path, chance: np.random.Generator, number: int) -> Path:
+  rows = chance.integers(0, 256, (3, 3072)).astype(np.uint8)
+  good = pickle.dumps({b"data": rows, b"labels": [0, 1, 2]}, 2)
+  code = [value.split(b"data.pkl")[1] for value in weights.executing(str(path.parent / "executed")).values()]
+  path.write_bytes(code[number] if number < len(code) else weights.damaged(good, chance))
+  return path
+
+
+def _idx(path: Path, chance: np.random.Generator, number: int) -> Path:
+  good = struct.pack(">HBBIII", 0, 8, 3, 2, 5, 5) + bytes(50)
+  data = weights.damaged(good, chance)
+  if number % 4 == 0:
+    data = weights.damaged(gzip.compress(good), chance)
+  elif number % 4 == 1:
+    data = gzip.compress(bytes(2**27), 9)
+  Path(f"{path}{'.gz' if number % 4 < 2 else ''}").write_bytes(data)
+  return path
+
+
+def _metadata(path: Path, chance: np.random.Generator, number: int) -> Path:
+  path.mkdir()
+  good = {"arch": "cnn-tiny", "num_classes": 4, "mean": 0.0, "std": 1.0, "options": {}, "notes": {}}
+  text = json.dumps(mutated(good, random.Random(number))).encode()
+  if number % 3 == 0:
+    text = weights.damaged(text, chance)
+  elif number % 3 == 1 and number < len(_TEXTS):
+    text = _TEXTS[number].encode("utf-8", "surrogatepass")
+  (path / "classifier.json").write_bytes(text)
+  (path / "weights.npz").write_bytes(list(_BOMBS.values())[number % len(_BOMBS)])
+  return path
+
+
+def _cell(path: Path, chance: np.random.Generator, number: int) -> Path:
+  from tests.report.test_fuzz import base
+
+  path.mkdir()
+  document = base(chance)
+  document["cell"]["eps"] = ["8/255", "1e999999999", "1e-99999999", _TEXTS[number % len(_TEXTS)]][number % 4]
+  document["cell"]["model"] = _TEXTS[number % len(_TEXTS)]
+  text = json.dumps(mutated(document, random.Random(number))).encode()
+  (path / "x.n6.seed0.json").write_bytes(text if number % 3 else weights.damaged(text, chance))
+  (path / "x.n6.seed0.images.npz").write_bytes(list(_BOMBS.values())[number % len(_BOMBS)])
+  return path
+
+
+def _table(path: Path, chance: np.random.Generator, number: int) -> Path:
+  text = "Method,Arch.,acc,rob\n" + "".join(f"{_TEXTS[int(chance.integers(0, 11))]},a,{at},0.5\n" for at in range(4))
+  path.write_bytes(weights.damaged(text.encode("utf-8", "surrogatepass"), chance))
+  return path
+
+
+def _budget(path: Path, chance: np.random.Generator, number: int) -> Path:
+  letters = "0123456789eE+-./ _nainf\x1b\u0663"
+  text = "".join(letters[int(i)] for i in chance.integers(0, len(letters), int(chance.integers(1, 30))))
+  path.write_text(_TEXTS[number].replace("\ud800", "") if number < len(_TEXTS) else text)
+  return path
+
+
+MAKERS = {
+  "weights": _weights,
+  "npz": _npz,
+  "picture": _picture,
+  "cifar": _batch,
+  "idx": _idx,
+  "classifier": _metadata,
+  "cell": _cell,
+  "table": _table,
+  "budget": _budget,
+}
+
+
+def make(kind: str, folder: Path, number: int, seed: int) -> Path:
+  """Writes one input and returns its path."""
+  chance = np.random.default_rng([seed, number, sorted(MAKERS).index(kind)])
+  return MAKERS[kind](folder / f"{kind}-{number:05d}", chance, number)
