@@ -18,7 +18,7 @@ torchattacks shares its signs over the images of a batch; here each image draws 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -95,7 +95,7 @@ class SPSA:
     score = score_of(model, self.loss, problem)
     found = estimate_gradient(score, state.image, direction, self.pairs, self.sigma)
     update, adam = _ADAM.update(found.grad, state.adam)
-    moved = state.image + self.step_size * problem.eps * update
+    moved = state.image + cast(float, self.step_size) * problem.eps * update
     image = norms.project(self.norm, moved, problem.image, problem.eps)
     probe = Probe(state.image, logits, self.cost.forward, point_query=1, nan=found.nan, flat=found.flat)
     return SPSAState(image, adam, state.step + 1), probe

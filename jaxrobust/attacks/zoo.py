@@ -23,6 +23,7 @@ distances from the last image in place of the clean one, and clips the perturbat
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -123,7 +124,7 @@ class ZOO:
     done = const_search.finished(search, self.rounds)
     return state, Probe(image, logits, self.cost.forward, point_query=1, done=done, nan=jnp.any(bad))
 
-  def _slopes(self, model: LogitsFn, problem: Problem, flat: Array, picks: Array) -> Array:
+  def _slopes(self, model: Callable, problem: Problem, flat: Array, picks: Array) -> Array:
     """Returns the slope of the hinge along some coordinates; a few at a time, as memory allows."""
 
     def hinge(point: Array, number: Array) -> Array:

@@ -104,12 +104,12 @@ def holds_bytes(data: DataSource) -> bool:
 
 
 def whole_pictures(data: DataSource) -> bool:
-  """Whether the source reads files of any size, so that random crops can be taken from whole pictures."""
+  """Tells whether the source reads files of any size, so that random crops can be taken from whole pictures."""
   while hasattr(data, "source"):
     if not hasattr(data, "crops"):
       return False
     data = data.source
-  return hasattr(data, "crops") and data.preprocessing.startswith("resize")
+  return hasattr(data, "crops") and getattr(data, "preprocessing", "").startswith("resize")
 
 
 def raw(data: DataSource, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

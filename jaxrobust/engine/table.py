@@ -144,9 +144,10 @@ class ExampleTable:
     self.originals, self.images, self.memos, self.answers = (np.full(0, None) for _ in range(4))
     self.free: list[int] = []
     self._blank: Any = np.zeros((), self.records.dtype)
+    blank: Any = self._blank
     for name, value in _UNKNOWN.items():
-      self._blank[name] = value
-    self._blank["open"] = True
+      blank[name] = value
+    blank["open"] = True
 
   def __getitem__(self, name: str) -> np.ndarray:
     return self.records[name]

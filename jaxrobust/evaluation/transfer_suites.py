@@ -112,9 +112,9 @@ def transfer_curves(results: Iterable[Result]) -> dict[str, dict[str, Any]]:
     assert cell.eps is not None
     clean = float(examples["correct"].mean())
     budgets.setdefault(cell.attack, {0.0: clean})[Budget(cell.eps).value] = float(examples["robust"].mean())
-    steps = {int(name.partition("@")[2]): float(flags.mean()) for name, flags in examples.items() if _AFTER in name}
+    steps = {float(name.partition("@")[2]): float(flags.mean()) for name, flags in examples.items() if _AFTER in name}
     if steps:
-      curves[f"steps: {cell.attack}@{cell.eps}"] = {"unit": "steps", **_curve({0: clean, **steps}).plain()}
+      curves[f"steps: {cell.attack}@{cell.eps}"] = {"unit": "steps", **_curve({0.0: clean, **steps}).plain()}
   several = {attack: points for attack, points in budgets.items() if len(points) > 2}
   return curves | {f"budget: {attack}": {"unit": "eps", **_curve(points).plain()} for attack, points in several.items()}
 

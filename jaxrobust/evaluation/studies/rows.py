@@ -99,9 +99,9 @@ def study_rows(out: str | Path, known: dict[str, dict[str, float]] | None = None
         group["runs"].append({**metrics, "seconds": seconds, "suite": judged})
   for group in groups.values():
     group["metrics"] = {name: _spread([run[name] for run in group["runs"] if name in run]) for name in METRICS}
-    judged = dict.fromkeys(name for run in group["runs"] for name in run["suite"])
+    names = dict.fromkeys(name for run in group["runs"] for name in run["suite"])
     group["suite"] = {
-      name: _spread([run["suite"][name] for run in group["runs"] if name in run["suite"]]) for name in judged
+      name: _spread([run["suite"][name] for run in group["runs"] if name in run["suite"]]) for name in names
     }
     group["seconds"] = _spread([run["seconds"] for run in group["runs"]])
   for group in groups.values():

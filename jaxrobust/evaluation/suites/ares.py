@@ -18,10 +18,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
+from jaxrobust.attacks.cw import CWL2
 from jaxrobust.attacks.minimum_budget import MinimumBudget
 from jaxrobust.attacks.registry import make_attack
 from jaxrobust.core.budget import Budget, inside
@@ -221,13 +222,18 @@ def _by_attack(cells: list[SuiteCell]) -> dict[str, list[SuiteCell]]:
   return found
 
 
+def _steps(cell: SuiteCell) -> int:
+  """Returns the iterations of C&W for one trade-off constant."""
+  return cast(CWL2, cell.entry.schedule.stages[0].attack).steps
+
+
 def _by_strength(title: str, cells: list[SuiteCell]) -> Broken:
   """Returns what an attack breaks after each number of steps, or of queries where it uses no gradient."""
   cell = cells[0]
   examples, eps = cell.result.examples, cell.entry.eps
   if cell.entry.schedule.minimal:
     assert eps is not None
-    by_steps = {one.entry.schedule.stages[0].attack.steps: one.result.examples["distance"] for one in cells}
+    by_steps = {_steps(one): one.result.examples["distance"] for one in cells}
     steps = np.array(sorted(by_steps))
     flags = inside(np.stack([by_steps[count] for count in steps]), eps.value)
     clean = (examples["distance"] == 0)[None]

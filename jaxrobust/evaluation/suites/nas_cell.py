@@ -59,7 +59,7 @@ def nas_cell(setting: Setting) -> Suite:
 
 def _metrics(report: Report) -> Summary:
   """Returns accuracy over attacks × eps and corruptions × severities; the matrices are in the cells' own summaries."""
-  metrics = {cell.entry.title: cell.accuracy.plain() for cell in report.group("id")}
+  metrics: Summary = {cell.entry.title: cell.accuracy.plain() for cell in report.group("id")}
   tables: Summary = {}
   clean = report.one("id", False)
   if noisy := report.group("corruption"):

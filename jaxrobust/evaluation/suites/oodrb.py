@@ -6,7 +6,7 @@ attacks on the data set itself; a larger budget, another norm, and four attacks 
 StAdv) where they are registered. Budgets are section 3's: linf 8/255 and l2 0.5 on CIFAR-10, linf 4/255 on ImageNet.
 Random samples of at most 10,000 (CIFAR-10) and 5,000 examples (ImageNet) of every set (appendix B.1).
 
-ImageNet's relatives are judged among all 1,000 classes, as in the authors' code, and ObjectNet by the objects of one
+ImageNet's variants are judged among all 1,000 classes, as in the authors' code, and ObjectNet by the objects of one
 class alone. Data sets that the paper does not have take any budget; their two unforeseen ones are CIFAR-10's.
 """
 
@@ -55,8 +55,8 @@ def oodrb(setting: Setting) -> Suite:
     *corrupted(setting, entries, most),
     Part(setting.data, "none", tuple(_threats(setting)), "threat", most, THREATS),
   )
-  notes = (
-    "ImageNet's relatives are judged among all 1,000 classes, as in the authors' code; by ares-bench among their own",
+  notes: tuple[str, ...] = (
+    "ImageNet's variants are judged among all 1,000 classes, as in the authors' code; by ares-bench among their own",
     "subsets follow the authors' image_ids lists where those lie beside the data sets",
   )
   missing = [name for name in PERCEPTUAL if name not in ATTACKS]

@@ -127,7 +127,9 @@ def _metrics(report: Report) -> Summary:
     standing = worst_case([cell.result.examples["robust"] for cell in attacks])
     worst = proportion(standing[correct]).plain() if correct.any() else None
     whole = len(attacks) == report.suite.expected(f"adversarial-{size}")
-    metrics[f"WCAR, {size}"] = worst if whole else report.counted(worst and worst["value"], f"adversarial-{size}")
+    metrics[f"WCAR, {size}"] = (
+      worst if whole else report.counted(worst["value"] if worst else None, f"adversarial-{size}")
+    )
   if noisy := report.group("corruption"):
     tables["corruptions"] = corruption_metrics(noisy, clean)
     metrics["corruption accuracy"] = report.mean("corruption", False)
