@@ -43,7 +43,7 @@ MEGABYTE = 2**20
 
 
 class Draws(NamedTuple):
-  """What an attack draws: by which function, and how many of an image's size for each query."""
+  """Says what an attack draws: by which function, and how many of an image's size for each query."""
 
   function: Callable[[Array, tuple[int, ...]], Array]
   each: float
@@ -108,7 +108,7 @@ def run(peer_python: str = "", only: str = "", repeats: int = 2) -> Iterator[Row
 
 
 def _bound(work: Workload) -> Row:
-  """How much cheaper a forward pass is in a batch: what a loop over images loses at the least."""
+  """Measures how much cheaper a forward pass is in a batch: what a loop over images loses at the least."""
   times = bare_forward(work, (1, *BATCHES))
   most = max(times)
   return Row(f"{work.name}, a forward pass at batch 1 over one at batch {most}", times[1] / times[most], "times")

@@ -38,7 +38,7 @@ def test_loss_needs_a_target_and_two_classes():
 def test_constructor():
   attack = make_attack("mm")
   assert (attack.loss, attack.num_steps, attack_id(attack)) == ("mm", 20, "linf-mm-20")
-  assert not getattr(make_attack("mm", norm="l1"), "strays", False)
+  assert make_attack("mm", norm="l1").may_leave_ball is False
 
 
 def linear_classifier() -> tuple[Classifier, np.ndarray]:
