@@ -206,7 +206,7 @@ def read_npy(file: Any, size: int) -> np.ndarray:
   if count * dtype.itemsize != size - file.tell():
     raise ValueError(f"an array of shape {shape} does not fit its {size} bytes")
   array = np.empty(count, dtype)
-  view, filled = array.view(np.uint8).data if array.nbytes else memoryview(b""), 0
+  view, filled = array.view(np.uint8).data, 0
   while filled < array.nbytes:
     got = file.readinto(view[filled : filled + 2**20])
     if not got:
