@@ -28,7 +28,7 @@ const JR = (() => {
   const threatOf = (board) => (board.threat ? `${board.threat} ${board.eps}${board.unit ? ` ${board.unit}` : ""}` : "no attack");
   const boardName = (board) => `${board.data}, ${threatOf(board)}`;
   const many = (count, word) => `${count.toLocaleString("en")} ${word}${count === 1 ? "" : "s"}`;
-  const named = (text) => h("bdi", { class: "clamp" }, text);
+  const named = (text) => h("bdi", { class: "clamp", title: text.length > 40 ? text : null }, text);
 
   function about(model) {
     const size = model.params === null ? null : `${model.params < 1e6 ? Math.round(model.params / 1e3) + " k" : (model.params / 1e6).toPrecision(3) + " M"} parameters`;
@@ -647,6 +647,6 @@ const JR = (() => {
     route(false);
   }
 
-  const tools = { h, s, choice, table, headers, lineChart, ticks, heatCell, pager, named, many, percent, fileLink, PAGE, modelLink: (at, name) => (at === null ? named(name) : h("a", { href: `#/model/${index.models[at].id}` }, named(name))), modelHref: (at) => (at === null ? null : `#/model/${index.models[at].id}`) };
+  const tools = { h, s, choice, table, headers, lineChart, ticks, heatCell, pager, named, many, percent, fileLink, PAGE, modelArch: (at) => (at === null ? null : index.models[at].arch), modelLink: (at, name) => (at === null ? named(name) : h("a", { href: `#/model/${index.models[at].id}` }, named(name))), modelHref: (at) => (at === null ? null : `#/model/${index.models[at].id}`) };
   return { boards, model: (id, data) => documents.set(id, data), view: (one) => views.push(one), tools };
 })();

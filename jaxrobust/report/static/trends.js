@@ -1,7 +1,7 @@
 "use strict";
 // What a zoo says about shifts: lines with their limits, effective robustness, drops, correlations. Text nodes only.
 (() => {
-  const { h, s, choice, table, headers, many, modelLink, modelHref } = JR.tools;
+  const { h, s, choice, table, headers, many, modelArch, modelLink, modelHref } = JR.tools;
   const points = (value, digits = 2) => (value === null || value === undefined ? "–" : value.toFixed(digits));
   const ends = (pair, digits) => (pair && pair[0] !== null ? ` [${points(pair[0], digits)}, ${points(pair[1], digits)}]` : "");
   const signed = (value) => (value === null ? "–" : `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(2)}`);
@@ -30,7 +30,7 @@
     const draw = (sort) => {
       const value = (row) => columns[sort]?.values[row] ?? null;
       const order = sort === null ? zoo.order : zoo.names.map((_, k) => k).sort((a, b) => (value(a) === null) - (value(b) === null) || value(b) - value(a));
-      const rows = order.map((row, place) => h("tr", {}, h("td", { class: "rank" }, String(place + 1)), h("th", { scope: "row", class: "name" }, modelLink(zoo.models[row], zoo.names[row])), columns.map((column) => h("td", { class: column.values[row] === null ? "none" : null }, column.show(column.values[row])))));
+      const rows = order.map((row, place) => h("tr", {}, h("td", { class: "rank" }, String(place + 1)), h("th", { scope: "row", class: "name" }, modelLink(zoo.models[row], zoo.names[row]), modelArch(zoo.models[row]) ? h("div", { class: "meta clamp" }, modelArch(zoo.models[row])) : null), columns.map((column) => h("td", { class: column.values[row] === null ? "none" : null }, column.show(column.values[row])))));
       const heads = columns.map((column, at) => h("th", { scope: "col", title: column.title, "aria-sort": sort === at ? "descending" : null }, h("button", { type: "button", onclick: () => draw(at) }, column.name)));
       body.replaceChildren(table(`${many(zoo.names.length, "model")}, best OOD performance first. Kendall's τ of ${zoo.ranks.x} and ${zoo.ranks.y}: ${points(zoo.ranks.tau, 3)}${ends(zoo.ranks.interval, 3)}`, [h("td", { class: "rank" }, h("span", { class: "hidden" }, "Place")), h("th", { scope: "col", class: "name" }, "Model"), heads], rows, "board ood"));
     };
