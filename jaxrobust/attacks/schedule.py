@@ -6,6 +6,7 @@ mixes items of all examples and stages freely; the rule alone decides what an ex
 
 from __future__ import annotations
 
+import functools
 import zlib
 from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple, Protocol, cast
@@ -85,7 +86,7 @@ class Stage:
     return zlib.crc32(f"{attack_id(self.attack)}/{self.rank}".encode()) & 0x3FFFFFFF
 
 
-class Example(Protocol):
+class Example(NamedTuple):
   """What a rule may know of an example: the clean pass, and what is wanted.
 
   Attributes:
@@ -98,11 +99,9 @@ class Example(Protocol):
 
   position: int
   target: int
+  eps: float
   ranking: np.ndarray
   margin: float
-
-  @property
-  def eps(self) -> float: ...
 
 
 class Schedule(Protocol):
@@ -179,7 +178,7 @@ class Cascade:
   def norm(self) -> str:
     return self.stages[0].attack.threat.name
 
-  @property
+  @functools.cached_property
   def minimal(self) -> bool:
     return all(stage.attack.minimal for stage in self.stages)
 

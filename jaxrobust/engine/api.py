@@ -87,21 +87,16 @@ def search_eps(schedule: Schedule, eps: float | None) -> float:
 
 
 def fit_schedule(schedule: Schedule, num_classes: int, targeted: bool) -> Schedule:
-  """The schedule as this classifier can have it; refuses losses that are undefined, before anything compiles."""
+  """Returns the schedule as this classifier can have it; raises InputError for losses that are undefined for it."""
   if isinstance(schedule, Cascade | CascadeBudget):
     schedule = schedule.adapted(num_classes)
   if targeted and any(stage.rank is not None for stage in schedule.stages):
     raise InputError("this cascade chooses its own targets; it cannot be given any")
-  check_schedule(schedule, num_classes, targeted)
-  return schedule
-
-
-def check_schedule(schedule: Schedule, num_classes: int, targeted: bool) -> None:
-  """Refuses losses that are undefined for this classifier, before anything compiles."""
   for stage in schedule.stages:
     loss = loss_name(stage.attack)
     if loss is not None:
       check_loss(loss, num_classes, targeted or stage.rank is not None)
+  return schedule
 
 
 def attack_images(

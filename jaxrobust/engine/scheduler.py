@@ -37,7 +37,7 @@ from jaxrobust.engine.pool import Pool, SlotGroup
 from jaxrobust.engine.program import Program, witness_shape
 from jaxrobust.engine.reader import Reader
 from jaxrobust.engine.starts import StartPool, make_starts
-from jaxrobust.engine.table import ExampleRow, ExampleTable, Verdicts, join
+from jaxrobust.engine.table import ExampleTable, Verdict, Verdicts, join
 from jaxrobust.engine.take_in import take_in
 from jaxrobust.engine.trial import check_query_budget, check_step
 
@@ -170,7 +170,7 @@ class Engine:
     """Slots of the largest pool, or the rows of a clean pass where there is none."""
     return max((pool.sizes[0] * len(pool.groups) for pool in self.pools), default=self.outbox.size)
 
-  def run(self) -> Iterator[ExampleRow]:
+  def run(self) -> Iterator[Verdict]:
     """Yields each verdict as soon as it is verified; the order depends on outcomes only."""
     going = True
     while going:

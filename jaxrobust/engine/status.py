@@ -15,8 +15,8 @@ import numpy as np
 
 from jaxrobust.core.types import Array
 
-# What becomes of a slot at an exchange: emptied, given a new item, or sent on with the one it has.
-EMPTY, NEW, RESUME = 0, 1, 2
+# What becomes of a slot at an exchange: given a new item, sent on with the one it has or, without either, emptied.
+NEW, RESUME = 1, 2
 
 # Where an item that has nothing left to try would stop: it is not sent on after a pause.
 NEVER = int(np.iinfo(np.int32).max)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxrobust.attacks.schedule import Item
+from jaxrobust.attacks.schedule import Example, Item
 from jaxrobust.core.budget import inside
 from jaxrobust.engine.example import Examples
 
@@ -50,65 +50,17 @@ def record_type(classes: int, budgets: int) -> np.dtype:
   return np.dtype([*map(tuple, numbers), *rows, *((name, "i4", (budgets,)) for name in _REACHED)])
 
 
-class ExampleRow:
-  """One row of a table or of verdicts, its columns as attributes: what rules of schedules are shown.
-
-  Attributes:
-    eps: the budget of the run.
-    image: the adversarial image, where it was asked for; None for the original itself.
-    answers: what other classifiers said.
-  """
-
-  __slots__ = ("_row", "_table")
-  position: int
-  target: int
-  ranking: np.ndarray
-  margin: float
-
-  def __init__(self, table: ExampleTable | Verdicts, row: int):
-    self._table, self._row = table, row
-
-  def __getattr__(self, name: str) -> Any:
-    if name.startswith("_"):
-      raise AttributeError(name)
-    value = self._table.records[name][self._row]
-    return value if value.ndim else value.item()
-
-  @property
-  def eps(self) -> float:
-    return self._table.eps
-
-  @property
-  def image(self) -> np.ndarray | None:
-    return self._table.images[self._row]
-
-  @property
-  def answers(self) -> Answers | None:
-    return self._table.answers[self._row]
-
-  def broken(self, eps: float) -> bool:
-    """Returns whether the success counts within `eps`; a minimal attack's may lie beyond it."""
-    return self.success and bool(inside(self.distance, eps, self._table.tolerance))
-
-
 class Verdicts:
   """What became of some examples: rows that have left the table.
 
   Attributes:
     records: their columns; `verdicts[name]` is one of them.
     images: adversarial ones, where they were asked for. answers: what other classifiers said. None for nothing.
-    eps: the budget of the run. tolerance: how far beyond a budget rounding may carry a distance.
+    tolerance: how far beyond a budget rounding may carry a distance.
   """
 
-  def __init__(
-    self,
-    records: np.ndarray,
-    images: np.ndarray,
-    answers: np.ndarray,
-    eps: float,
-    tolerance: float,
-  ):
-    self.records, self.images, self.answers, self.eps, self.tolerance = records, images, answers, eps, tolerance
+  def __init__(self, records: np.ndarray, images: np.ndarray, answers: np.ndarray, tolerance: float):
+    self.records, self.images, self.answers, self.tolerance = records, images, answers, tolerance
 
   def __len__(self) -> int:
     return len(self.records)
@@ -116,8 +68,8 @@ class Verdicts:
   def __getitem__(self, name: str) -> np.ndarray:
     return self.records[name]
 
-  def __iter__(self) -> Iterator[ExampleRow]:
-    return (ExampleRow(self, row) for row in range(len(self)))
+  def __iter__(self) -> Iterator[Verdict]:
+    return (Verdict(self, row) for row in range(len(self)))
 
   def broken(self, eps: float) -> np.ndarray:
     """Returns which successes count within `eps`; a minimal attack's may lie beyond it."""
@@ -126,6 +78,30 @@ class Verdicts:
   def robust(self, eps: float) -> np.ndarray:
     """Returns which are right before the attacks and after them; an output that is not a number never is."""
     return self["correct"] & ~self.broken(eps) & (self["nan"] == 0)
+
+
+class Verdict:
+  """One of some verdicts, its columns as attributes.
+
+  Attributes:
+    image: the adversarial image, where it was asked for; None for the original itself.
+    answers: what other classifiers said.
+  """
+
+  def __init__(self, verdicts: Verdicts, row: int):
+    self._verdicts, self._row = verdicts, row
+    self.image: np.ndarray | None = verdicts.images[row]
+    self.answers: Answers | None = verdicts.answers[row]
+
+  def __getattr__(self, name: str) -> Any:
+    if name.startswith("_"):
+      raise AttributeError(name)
+    value = self._verdicts[name][self._row]
+    return value if value.ndim else value.item()
+
+  def broken(self, eps: float) -> bool:
+    """Returns whether the success counts within `eps`."""
+    return bool(self._verdicts.broken(eps)[self._row])
 
 
 class ExampleTable:
@@ -185,7 +161,7 @@ class ExampleTable:
 
   def close(self, rows: np.ndarray) -> Verdicts:
     """Takes rows out of the table."""
-    verdicts = Verdicts(self.records[rows], self.images[rows], self.answers[rows], self.eps, self.tolerance)
+    verdicts = Verdicts(self.records[rows], self.images[rows], self.answers[rows], self.tolerance)
     self["open"][rows] = False
     self.originals[rows] = self.images[rows] = self.answers[rows] = None
     self.free += rows.tolist()
@@ -202,6 +178,11 @@ class ExampleTable:
     self.memos[rows] = None
     for row, memo in zip(rows.tolist(), memos, strict=True) if any(memos) else ():
       self.memos[row] = memo
+
+  def shown(self, rows: np.ndarray) -> list[Example]:
+    """Returns what the rule of the schedule may know of examples."""
+    positions, targets, margins = (self[name][rows].tolist() for name in ("position", "target", "margin"))
+    return list(map(Example, positions, targets, [self.eps] * len(rows), self["ranking"][rows], margins))
 
   def items(self, rows: np.ndarray) -> list[Item]:
     """Returns the items that examples are at."""
@@ -225,4 +206,4 @@ def join(parts: list[Verdicts], table: ExampleTable) -> Verdicts:
     np.concatenate([np.full(0, None), *columns])
     for columns in ([part.images for part in parts], [part.answers for part in parts])
   )
-  return Verdicts(records, images, answers, table.eps, table.tolerance)
+  return Verdicts(records, images, answers, table.tolerance)

@@ -11,7 +11,6 @@ from jaxrobust.core.budget import inside
 from jaxrobust.engine.judge import Judgment, judge_logits, unpack_judgment
 from jaxrobust.engine.pending import CleanBatch, Departures, Fetched, Judged, Pending
 from jaxrobust.engine.status import SlotStatus, unpack_status
-from jaxrobust.engine.table import ExampleRow
 from jaxrobust.engine.verify import check_candidates
 
 if TYPE_CHECKING:
@@ -53,13 +52,13 @@ def _open(engine: Engine, batch: CleanBatch) -> None:
     table["success"][rows], table["distance"][rows[already]], table["broken_at"][rows[already]] = already, 0.0, 0
     _reach(engine, rows[already], np.zeros(already.sum()))
     attacked = ~already & (engine.eps != 0.0)
-  items: list[Item | None] = [None] * count
-  for at in np.flatnonzero(attacked).tolist():
-    row = int(rows[at])
-    items[at] = schedule.first(ExampleRow(table, row))
-    # A copy, so that an open example does not hold on to the batch that it was read in.
-    table.originals[row] = None if items[at] is None else np.array(examples.images[at])
-  _schedule(engine, rows, items)
+  begun = np.flatnonzero(attacked)
+  items = list(map(schedule.first, table.shown(rows[begun])))
+  for at, row, item in zip(begun.tolist(), rows[begun].tolist(), items, strict=True):
+    if item is not None:  # A copy: an open example does not hold on to the batch that it was read in.
+      table.originals[row] = np.array(examples.images[at])
+  _decide(engine, rows[~attacked])
+  _schedule(engine, rows[begun], items)
 
 
 def _record_clean(engine: Engine, rows: np.ndarray, clean: Judgment, labels: np.ndarray) -> np.ndarray:
@@ -212,8 +211,7 @@ def _follow(engine: Engine, rows: np.ndarray, distance: np.ndarray, margin: np.n
   table, follow = engine.examples, engine.schedule.follow
   columns = (np.isfinite(distance), distance, margin, table["item_steps"][rows])
   outcomes = map(Outcome, *(column.tolist() for column in columns))
-  ended = zip(rows.tolist(), table.items(rows), outcomes, strict=True)
-  _schedule(engine, rows, [follow(ExampleRow(table, row), item, outcome) for row, item, outcome in ended])
+  _schedule(engine, rows, list(map(follow, table.shown(rows), table.items(rows), outcomes)))
 
 
 def _fetch(engine: Engine, rows: np.ndarray, images: Any, places: np.ndarray) -> None:

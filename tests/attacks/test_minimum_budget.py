@@ -1,7 +1,6 @@
 """Minimum-budget search: the rule alone against made-up attacks, then with real ones against known answers."""
 
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 from jaxrobust import testing
 from jaxrobust.attacks.minimum_budget import START, MinimumBudget
 from jaxrobust.attacks.registry import make_attack
-from jaxrobust.attacks.schedule import Outcome
+from jaxrobust.attacks.schedule import Example, Outcome
 from jaxrobust.core.errors import InputError
 from jaxrobust.engine.api import attack_images
 from tests.attacks import minimal_distance as md
@@ -19,8 +18,8 @@ from tests.attacks import minimal_distance as md
 BIM = make_attack("bim", num_steps=20, step_size=0.15)
 
 
-def _example(margin: float) -> SimpleNamespace:
-  return SimpleNamespace(position=0, target=-1, eps=math.inf, ranking=np.zeros(0), margin=margin)
+def _example(margin: float) -> Example:
+  return Example(0, -1, math.inf, np.zeros(0), margin)
 
 
 def _follow(
