@@ -111,6 +111,7 @@ class ExampleTable:
     records: the columns; rows are used again.
     originals: images as the source has them. images: the best adversarial ones, where they were asked for.
     memos: what the rule of the schedule carries along with each item.
+    none: no verdicts.
     answers: what other classifiers said. These four are columns of objects; None for nothing.
   """
 
@@ -124,6 +125,7 @@ class ExampleTable:
     for name, value in _UNKNOWN.items():
       blank[name] = value
     blank["open"] = True
+    self.none = Verdicts(self.records, self.images, self.answers, tolerance)
 
   def __getitem__(self, name: str) -> np.ndarray:
     return self.records[name]
@@ -199,11 +201,7 @@ class ExampleTable:
 
 def join(parts: list[Verdicts], table: ExampleTable) -> Verdicts:
   """Returns some verdicts as one value, in their order."""
-  if len(parts) == 1:
-    return parts[0]
-  records = np.concatenate([part.records for part in parts] or [table.records[:0]])
-  images, answers = (
-    np.concatenate([np.full(0, None), *columns])
-    for columns in ([part.images for part in parts], [part.answers for part in parts])
-  )
-  return Verdicts(records, images, answers, table.tolerance)
+  if len(parts) < 2:
+    return parts[0] if parts else table.none
+  columns = ([part.records for part in parts], [part.images for part in parts], [part.answers for part in parts])
+  return Verdicts(*map(np.concatenate, columns), table.tolerance)
