@@ -6,7 +6,7 @@ What comes back from the devices concerns many examples at once, and is written 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -204,4 +204,5 @@ def join(parts: list[Verdicts], table: ExampleTable) -> Verdicts:
   if len(parts) < 2:
     return parts[0] if parts else table.none
   columns = ([part.records for part in parts], [part.images for part in parts], [part.answers for part in parts])
-  return Verdicts(*map(np.concatenate, columns), table.tolerance)
+  records, images, answers = map(np.concatenate, columns)
+  return Verdicts(records, images, answers, table.tolerance)
