@@ -136,9 +136,9 @@ def _special(attack: Any, name: str) -> list[str]:
 
 def _parameters(attack: Any) -> dict[str, Any]:
   """Returns every hyper-parameter by name; those of the pieces that an attack is composed of stand beside its own."""
-  pieces, flat = getattr(attack, "pieces", ()), {}
+  flat: dict[str, Any] = {}
   for key, value in vars(attack).items():
-    if key not in pieces:
+    if key not in getattr(attack, "pieces", ()):
       flat[key] = value
     elif value is not None:
       flat |= value.config() if hasattr(value, "config") else vars(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,20 +40,9 @@ _OF_ONE_ATTACK = ("attack", "options", "norm", "eps", "steps", "targeted")
 def run(argv: list[str]) -> int:
   config = parse("transfer", _joined(argv), DEFAULTS, "adversarial images of each classifier, shown to all others")
   results = transfer_config(config)
-  from jaxrobust.analysis.transfer_map import source_and_attack, transfer_map
-
-  asked = [(pair[1], result.cell.eps) for result in results if (pair := source_and_attack(result.cell)) is not None]
-  for attack, eps in dict.fromkeys(asked):
-    found = transfer_map([result for result, one in zip(results, asked, strict=True) if one == (attack, eps)])
-    title = f"{config.data}, {attack} {eps}"
-    table = Table(title=f"{title}: success rate in % (of images the target has right)")
-    table.add_column("made on \\ shown to")
-    for target in found.targets:
-      table.add_column(plain_cell(target), justify="right")
-    for source, row in zip(found.sources, found.success, strict=True):
-      table.add_row(plain_cell(source), *(f"{100 * value:.1f}" for value in row))
+  for table in _tables(config, results):
     console = Console()
-    Console(width=None if console.is_terminal else 40 + 24 * len(found.targets)).print(table)
+    Console(width=None if console.is_terminal else 40 + 24 * len(table.columns)).print(table)
   if config.suite:
     from jaxrobust.evaluation.transfer_suites import write_summaries
 
@@ -61,6 +51,36 @@ def run(argv: list[str]) -> int:
       print(f"summary: {path}")
   print(f"cells are in {config.out}")
   return 0
+
+
+def _tables(config: ConfigDict, results: list[Result]) -> Iterator[Table]:
+  """Yields a map for each attack and budget; of a suite, a table for each source with a row for each of them."""
+  from jaxrobust.analysis.transfer_map import source_and_attack, transfer_map
+
+  asked = [(pair[1], result.cell.eps) for result in results if (pair := source_and_attack(result.cell)) is not None]
+  maps = {
+    one: transfer_map([result for result, other in zip(results, asked, strict=True) if other == one])
+    for one in dict.fromkeys(asked)
+  }
+  if not config.suite:
+    for (attack, eps), found in maps.items():
+      rows = dict(zip(found.sources, found.success, strict=True))
+      yield _table(f"{config.data}, {attack} {eps}", "made on \\ shown to", found.targets, rows)
+    return
+  first = next(iter(maps.values()))
+  for number, source in enumerate(first.sources):
+    rows = {f"{attack}@{eps}": found.success[number] for (attack, eps), found in maps.items()}
+    yield _table(f"{config.data}, images made on {source}", "attack", first.targets, rows)
+
+
+def _table(title: str, first: str, targets: Sequence[str], rows: Mapping[str, Iterable[float]]) -> Table:
+  table = Table(title=f"{title}: success rate in % (of images the target has right)")
+  table.add_column(first)
+  for target in targets:
+    table.add_column(plain_cell(target), justify="right")
+  for name, values in rows.items():
+    table.add_row(plain_cell(name), *(f"{100 * value:.1f}" for value in values))
+  return table
 
 
 def transfer_config(config: ConfigDict) -> list[Result]:
