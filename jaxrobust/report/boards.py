@@ -224,7 +224,8 @@ def corruption_mean(rows: Sequence[CellRow]) -> NumberAndPaths | None:
 
 
 _UPPER = {
-  "fgsm", "pgd", "mim", "bim", "apgd", "ce", "dlr", "fab", "cw", "ddn", "fmn", "ead", "mm3", "mm5", "mm9", "mm+", "t",
+  "fgsm", "pgd", "mim", "bim", "ni", "si", "dim", "tim", "vmi", "vni", "ssa", "uap", "apgd", "ce", "dlr", "fab",
+  "cw", "ddn", "fmn", "ead", "mm3", "mm5", "mm9", "mm+", "t",
 }  # fmt: skip
 
 
