@@ -55,7 +55,7 @@ def refused(attack, *texts):
 def test_a_whole_contract_is_read():
   contract = contract_of(Still())
   assert contract.threat == Norm("l2") and contract.num_steps == 2 and contract.cost == jr.Cost(1, 1)
-  assert contract[5:] == (False, None, False, False)
+  assert contract[5:] == (False, None, False, False, 0)
   assert contract_of(jr.make_attack("pgd", norm="l1")).threat == Norm("l1")
 
 
