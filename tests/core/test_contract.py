@@ -153,6 +153,8 @@ class Late(Threat):
     ({"cost": 3}, ["cost must be Cost(forward, backward), got 3"]),
     ({"cost": jr.Cost(0, 1)}, ["no step costs Cost(forward=0"]),
     ({"max_queries": 0}, ["max_queries is 0"]),
+    ({"needs_others": -1}, ["needs_others is a number of images, got -1"]),
+    ({"needs_others": 2, "needs_start": True}, ["either a start or other images, not both"]),
     ({"max_queries": 4, "cost": jr.Cost(5, 1)}, ["max_queries is 4, but a step makes 5"]),
     ({"init": 3}, ["init and step are methods"]),
     ({"__hash__": None}, ["make it a frozen dataclass"]),
