@@ -55,5 +55,5 @@ def test_every_attack_has_its_row_under_its_access(name):
 
 
 def test_every_row_is_an_attack():
-  rows = re.findall(r"^\| `(.+?)` \|", GUIDE, re.M)
+  rows = re.findall(r"^\| `(.+?)` \| l", GUIDE, re.M)
   assert len(rows) == len(set(rows)) and set(rows) <= set(list_attacks())
