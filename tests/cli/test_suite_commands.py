@@ -129,7 +129,7 @@ def test_transfer_runs_the_transfer_part_of_a_suite(networks, tmp_path):
   assert code == 0, err
   assert "images made on one" in text and "linf-dim-4,step_size=0.3@8/255" in text
   summary = json.loads((tmp_path / "two" / "transfer-ares-small.summary.json").read_text())
-  assert len(summary["metrics"]) == len(load_results(tmp_path)) == 4
+  assert len(summary["metrics"]) == len(list(load_results(tmp_path))) == 4
   assert summary["curves"]["steps: transfer:one:linf-dim-4,step_size=0.3@8/255"]["x"] == [0, 1, 2, 3, 4]
   assert len(summary["curves"]["budget: transfer:one:linf-fgsm"]["x"]) == 3
   refused(2, "sets its own attacks; leave out --attack", "transfer", *words, "--attack=bim")
