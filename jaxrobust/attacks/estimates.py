@@ -28,7 +28,7 @@ Score = Callable[[Array, Array], Array]
 PARALLEL = 100
 
 
-class Estimate(NamedTuple):
+class GradientEstimate(NamedTuple):
   """A gradient from queries.
 
   Attributes:
@@ -83,7 +83,7 @@ def total(some: Callable[[Array], tuple], count: int, width: int) -> tuple:
 
 def estimate_gradient(
   score: Score, image: Array, direction: Callable[[Array], Array], pairs: int, sigma: float | Array
-) -> Estimate:
+) -> GradientEstimate:
   """Returns the mean of central differences along directions.
 
   Args:
@@ -107,7 +107,7 @@ def estimate_gradient(
     return grad, jnp.sum(up + down), jnp.sum(~finite), jnp.sum(slopes != 0.0)
 
   grad, loss, bad, steep = total(some, pairs, max(PARALLEL // 2, 1))
-  return Estimate(grad / pairs, loss / (2 * pairs), bad > 0, steep == 0)
+  return GradientEstimate(grad / pairs, loss / (2 * pairs), bad > 0, steep == 0)
 
 
 def steps_within(queries: int, each: int) -> int:
