@@ -1,9 +1,10 @@
 """Records what other implementations of score-based attacks do; writes score_peers.json beside this file.
 
-  python make_score_peers.py DATA       (a folder with cifar10_test.npz and weights; needs torch, torchattacks and ART)
+  python make_score_peers.py DATA [PART …]
 
-Success rates of torchattacks' SPSA and of ART's SimBA and ZOO on the CNN-A network over some seeds, among the images
-that it gets right; and one gradient of torchattacks' SPSA on a toy score, with the signs that it drew.
+DATA is a folder with cifar10_test.npz and weights; needs torch, torchattacks and ART. The parts, all by default:
+`spsa` and `simba`, success rates of torchattacks' SPSA and of ART's SimBA on the CNN-A network over some seeds, among
+the images that it gets right; `gradient`, one gradient of torchattacks' SPSA on a toy score, with the signs it drew.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ import peer_worker
 NETWORK, IMAGES, SEEDS = "cnn_a_adv4", 192, (0, 1, 2)
 SPSA = {"eps": 8 / 255, "delta": 0.001, "lr": 1 / 255, "nb_iter": 10, "nb_sample": 50, "max_batch_size": 50}
 SIMBA = {"attack": "px", "max_iter": 200, "epsilon": 0.2, "order": "random", "freq_dim": 32}
-ZOO = {"learning_rate": 0.01, "max_iter": 60, "initial_const": 0.5, "nb_parallel": 64}
 
 
 def spsa(model, x, y, seed):
@@ -32,11 +32,10 @@ def spsa(model, x, y, seed):
   return torchattacks.SPSA(model, **SPSA)(x, y)
 
 
-def art_classifier(model, probabilities):
+def art_classifier(model):
   from art.estimators.classification import PyTorchClassifier
 
-  network = torch.nn.Sequential(model, torch.nn.Softmax(1)) if probabilities else model
-  loss = torch.nn.CrossEntropyLoss()
+  network, loss = torch.nn.Sequential(model, torch.nn.Softmax(1)), torch.nn.CrossEntropyLoss()
   return PyTorchClassifier(network, loss, (3, 32, 32), 10, clip_values=(0.0, 1.0), device_type="cpu")
 
 
@@ -44,17 +43,8 @@ def simba(model, x, y, seed):
   from art.attacks.evasion import SimBA
 
   np.random.seed(seed)
-  attack = SimBA(art_classifier(model, True), **SIMBA, verbose=False)
+  attack = SimBA(art_classifier(model), **SIMBA, verbose=False)
   return torch.from_numpy(attack.generate(x.numpy().copy(), np.eye(10, dtype=np.float32)[y.numpy()]))
-
-
-def zoo(model, x, y, seed):
-  from art.attacks.evasion import ZooAttack
-
-  np.random.seed(seed)
-  options = {"use_resize": False, "use_importance": False, "abort_early": False, "verbose": False}
-  attack = ZooAttack(art_classifier(model, False), **ZOO, **options)
-  return torch.from_numpy(attack.generate(x.numpy(), np.eye(10, dtype=np.float32)[y.numpy()]))
 
 
 def gradient() -> dict:
@@ -90,8 +80,21 @@ def gradient() -> dict:
   }
 
 
+def success(name: str, attack, options: dict, model, x, y) -> dict:
+  """Success rates and median distances over seeds."""
+  rates, distances = [], []
+  for seed in SEEDS:
+    moved = attack(model, x, y, seed)
+    with torch.no_grad():
+      fooled = model(moved).argmax(1) != y
+    rates.append(float(fooled.float().mean()))
+    distances.append(float((moved - x).flatten(1).norm(dim=1)[fooled].median()))
+    print(name, seed, rates[-1], distances[-1], flush=True)
+  return {"options": options, "success": rates, "median_l2": distances}
+
+
 def main() -> None:
-  if len(sys.argv) != 2:
+  if len(sys.argv) < 2:
     sys.exit(__doc__)
   torch.set_num_threads(1)
   model = peer_worker.load(NETWORK, sys.argv[1])
@@ -100,23 +103,17 @@ def main() -> None:
     y = torch.from_numpy(data["labels"][:IMAGES].astype(np.int64))
   with torch.no_grad():
     right = model(x).argmax(1) == y
-  x, y = x[right], y[right]
-  runs = {}
-  for name, attack, options in (("spsa", spsa, SPSA), ("simba", simba, SIMBA), ("zoo", zoo, ZOO)):
-    rates, distances = [], []
-    for seed in SEEDS:
-      moved = attack(model, x, y, seed)
-      with torch.no_grad():
-        fooled = model(moved).argmax(1) != y
-      rates.append(float(fooled.float().mean()))
-      found = (moved - x).flatten(1).norm(dim=1)[fooled]
-      distances.append(float(found.median()) if len(found) else None)
-      print(name, seed, rates[-1], distances[-1], flush=True)
-    runs[name] = {"options": options, "success": rates, "median_l2": distances}
+  path = pathlib.Path(__file__).with_name("score_peers.json")
+  found = json.loads(path.read_text()) if path.exists() else {}
   versions = {name: peer_worker.version(name) for name in ("torch", "torchattacks", "adversarial-robustness-toolbox")}
-  text = {"network": NETWORK, "images": IMAGES, "right": int(right.sum()), "versions": versions, **runs}
-  text["gradient"] = gradient()
-  pathlib.Path(__file__).with_name("score_peers.json").write_text(json.dumps(text, indent=1) + "\n")
+  found |= {"network": NETWORK, "images": IMAGES, "right": int(right.sum()), "versions": versions}
+  wanted = sys.argv[2:] or ["spsa", "simba", "gradient"]
+  for name, attack, options in (("spsa", spsa, SPSA), ("simba", simba, SIMBA)):
+    if name in wanted:
+      found[name] = success(name, attack, options, model, x[right], y[right])
+  if "gradient" in wanted:
+    found["gradient"] = gradient()
+  path.write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":
