@@ -113,8 +113,7 @@ class NES:
     score = score_of(model, self.loss, problem)
     found = estimate_gradient(score, state.image, direction, self.pairs, self.sigma)
     grad, momentum = found.grad, None
-    if self.momentum:
-      assert state.momentum is not None
+    if state.momentum is not None:
       grad = momentum = self.momentum * state.momentum + (1.0 - self.momentum) * found.grad
     length, scores = self._anneal(state, found.loss)
     move = norms.steepest(self.norm, grad, state.length * problem.eps, state.image)
