@@ -85,7 +85,7 @@ class Boundary(decision.DecisionAttack):
     # Both questions of a turn are about the same draw, which is numbered by the turn once the walk has begun.
     draw = jnp.where(walking, -state.turn, state.number)
     values = decision.draw(problem.key, draw, image.size)
-    around, toward = proposals(image, approach.point, decision.gaussian(values), state.sphere, state.source)
+    around, toward = proposals(image, approach, decision.gaussian(values), state.sphere, state.source)
     paired = walking & (state.turn % self.every == 0)
     aside = paired & ~state.asked
     way = decision.approach_point(self.norm, problem, approach, state.number, values)
@@ -93,8 +93,11 @@ class Boundary(decision.DecisionAttack):
     met = model(point.reshape(problem.image.shape))
     begun, stuck = decision.approached(self.norm, problem, approach, state.number, point, met, BISECTIONS)
     turned = walking & ~aside
-    closer = decision.length(image - point) < decision.length(image - approach.point)
-    begun = begun._replace(point=jnp.where(turned & met & closer, point, begun.point))
+    distance = decision.length(point - image)
+    moves = turned & met & (distance < approach.distance)
+    begun = begun._replace(
+      point=jnp.where(moves, point, begun.point), distance=jnp.where(moves, distance, begun.distance)
+    )
     after = state._replace(
       approach=begun,
       number=state.number + 1,
@@ -125,10 +128,11 @@ def scaled(
   return jnp.where(up, factor, jnp.where(down, 1.0 / factor, 1.0)), window.emptied(up | down)
 
 
-def proposals(image: Array, point: Array, noise: Array, sphere: Array, source: Array) -> tuple[Array, Array]:
+def proposals(
+  image: Array, approach: decision.Approach, noise: Array, sphere: Array, source: Array
+) -> tuple[Array, Array]:
   """Returns `around` and `toward` of the module's docstring, for flat vectors."""
-  way = image - point
-  distance = decision.length(way)
+  way, distance = image - approach.point, approach.distance
   straight = way / jnp.where(distance > 0, distance, 1.0)
   noise = noise - jnp.dot(straight, noise, precision="highest") * straight
   noise = sphere * distance * decision.unit(noise)

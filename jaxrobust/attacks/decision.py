@@ -39,12 +39,14 @@ class Approach(NamedTuple):
   Attributes:
     phase: START, BISECT or ARRIVED.
     point: what is bisected from, or where it arrived; meets the goal once there is one.
+    distance: of the point to the image, kept since sums over an image are what a step costs beside the model.
     low, high: distances to the image of a point on the way that does not meet the goal, and of one that does.
     left: bisections to go.
   """
 
   phase: Array
   point: Array
+  distance: Array
   low: Array
   high: Array
   left: Array
@@ -65,13 +67,24 @@ def gaussian(values: Array) -> Array:
 def begin(problem: Problem) -> Approach:
   """Returns an approach without a starting point."""
   zero, count = jnp.zeros(()), jnp.zeros((), jnp.int32)
-  return Approach(count, problem.image.ravel(), zero, zero, count)
+  return Approach(count, problem.image.ravel(), zero, zero, zero, count)
 
 
 def approach_from(norm: str, problem: Problem, point: Array, bisections: int) -> Approach:
   """Returns an approach that is to bisect from a point which meets the goal."""
   phase, left = jnp.full((), BISECT, jnp.int32), jnp.full((), bisections, jnp.int32)
-  return Approach(phase, point, jnp.zeros(()), norms.distance(norm, point - problem.image.ravel()), left)
+  away = point - problem.image.ravel()
+  distance = length(away) if norm == "l2" else norms.distance(norm, away)
+  return Approach(phase, point, distance, jnp.zeros(()), distance, left)
+
+
+def _shrunk(norm: str, problem: Problem, approach: Approach, radius: Array) -> Array:
+  """Returns the point of an approach, projected to a smaller distance from the image."""
+  image = problem.image.ravel()
+  if norm == "linf":
+    return norms.project(norm, approach.point, image, radius)
+  share = radius / jnp.where(approach.distance > 0, approach.distance, 1.0)
+  return jnp.clip(image + share * (approach.point - image), 0.0, 1.0)
 
 
 def approach_point(norm: str, problem: Problem, approach: Approach, number: Array, values: Array) -> Array:
@@ -86,8 +99,7 @@ def approach_point(norm: str, problem: Problem, approach: Approach, number: Arra
   """
   first = start_point(problem, _is_given(problem, number), values)
   middle = 0.5 * (approach.low + approach.high)
-  between = norms.project(norm, approach.point, problem.image.ravel(), middle)
-  return jnp.where(approach.phase == START, first, between)
+  return jnp.where(approach.phase == START, first, _shrunk(norm, problem, approach, middle))
 
 
 def start_point(problem: Problem, given: Array, values: Array) -> Array:
@@ -108,9 +120,9 @@ def approached(
   left = approach.left - bisecting
   arrives = bisecting & (left <= 0)
   # The closest point that was seen to meet the goal; with the very numbers that were asked about.
-  arrived = norms.project(norm, approach.point, problem.image.ravel(), high)
-  there = jnp.where(arrives, arrived, approach.point)
-  going = Approach(jnp.where(arrives, ARRIVED, approach.phase), there, low, high, left)
+  there = jnp.where(arrives, _shrunk(norm, problem, approach, high), approach.point)
+  distance = jnp.where(arrives, high, approach.distance)
+  going = Approach(jnp.where(arrives, ARRIVED, approach.phase), there, distance, low, high, left)
   after = choose(starting & met, begun, going)
   return after, starting & ~met & _is_given(problem, number)
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 from typing import Any, ClassVar, NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 
 from jaxrobust.attacks import decision
 from jaxrobust.core.types import Array, LogitsFn, Probe, Problem
@@ -129,13 +130,16 @@ class DirectionSearch(decision.DecisionAttack):
     assert problem.start is not None
     image = problem.image.ravel()
     values = decision.draw(problem.key, state.number, image.size)
-    noise = decision.unit(decision.gaussian(values))
+    # Of length one on average: to scale each would cost one more sum over the image.
+    noise = decision.gaussian(values) / np.float32(image.size**0.5)
     seeking, probing = state.phase == SEEK, state.phase == PROBE
     given = (problem.target >= 0) | ((state.number >= decision.TRIES) & jnp.isinf(state.best_g))
     start = decision.start_point(problem, given, values) - image
     change = jnp.where(probing, state.beta * noise, -state.alpha / self.probes * state.total)
-    direction = decision.unit(jnp.where(seeking, start, state.theta + change))
-    guess = jnp.where(seeking, jnp.minimum(decision.length(start), state.best_g), state.best_g)
+    ahead = jnp.where(seeking, start, state.theta + change)
+    size = decision.length(ahead)
+    direction = ahead / jnp.where(size > 0, size, 1.0)
+    guess = jnp.where(seeking, jnp.minimum(size, state.best_g), state.best_g)
     at = looks_at(state.search, jnp.where(probing, state.g, guess))
     point = jnp.clip(image + at * direction, 0.0, 1.0)
     met = model(point.reshape(problem.image.shape))

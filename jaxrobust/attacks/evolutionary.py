@@ -1,7 +1,7 @@
 """Evolutionary attack: a (1+1) evolution strategy with a diagonal covariance, towards the image.
 
 Dong et al. 2019 (arXiv:1904.04433). From a point a that meets the goal, at distance d of the image x:
-  z         = sqrt(C)·N(0, 1) on K = N / 20 coordinates, drawn without replacement in proportion to C, 0 elsewhere
+  z         = sqrt(C)·N(0, 1) on K = N / 20 coordinates, drawn in proportion to C, 0 elsewhere
   biased    = a + μ (x - a);   candidate = biased + σ d z / |z|, brought back to the distance of `biased` from x,
               clipped
   accepted  path ← (1 - c_c) path + sqrt(c_c (2 - c_c)) z;   C ← (1 - c) C + c path²
@@ -10,9 +10,9 @@ With `side` z is drawn on a grid of side × side and enlarged bilinearly, as for
 
 Norm l2; untargeted and targeted; one query per step. Defaults are those of ARES, the authors' own code: μ 0.01, σ
 0.03, decay 1 - c_c of 0.99 with sqrt(1 - decay²) for the new part, c 0.001, no coarse grid (the paper draws faces on
-45 × 45). The weighted draw is that of the K largest log(u) / C (Efraimidis and Spirakis 2006), which is the same as
-one after another. Deviations: the starting point is brought to the boundary by 10 bisections, where ARES walks from
-the noise itself; a candidate that clipping left farther away than a is not taken.
+45 × 45). Deviations: each coordinate is drawn on its own, so that there are K on average, since a draw of exactly K
+is a sort, which costs several times a small network; the starting point is brought to the boundary by 10 bisections,
+where ARES walks from the noise itself; a candidate that clipping left farther away than a is not taken.
 """
 
 from __future__ import annotations
@@ -81,21 +81,22 @@ class Evolutionary(decision.DecisionAttack):
     grid = self._grid(shape)
     size = state.path.size
     selection = decision.draw(jax.random.fold_in(problem.key, _SELECTION), state.number, size)
-    chosen = drawn_by_weight(selection, state.covariance, max(size // _SHARE, 1))
+    chosen = drawn_by_weight(selection, state.covariance, max(size / _SHARE, 1.0))
     z = jnp.where(chosen, jnp.sqrt(state.covariance) * decision.gaussian(values[:size]), 0.0)
     large = z if grid == shape else jax.image.resize(z.reshape(grid), shape, "bilinear").ravel()
-    candidate = proposal(image, approach.point, large, state.mu, self.sigma)
+    candidate = proposal(image, approach, large, state.mu, self.sigma)
     way = decision.approach_point(self.norm, problem, approach, state.number, values)
     point = jnp.where(walking, candidate, way)
     met = model(point.reshape(shape))
     after, stuck = decision.approached(self.norm, problem, approach, state.number, point, met, BISECTIONS)
-    kept = walking & met & (decision.length(image - point) < decision.length(image - approach.point))
+    distance = decision.length(point - image)
+    kept = walking & met & (distance < approach.distance)
     path = self.decay * state.path + (1.0 - self.decay**2) ** 0.5 * z
     covariance = (1.0 - self.covariance_rate) * state.covariance + self.covariance_rate * path**2
     window = state.window.push(met, walking)
     mu = jnp.where(window.full, state.mu * jnp.exp(window.rate - _WANTED), state.mu)
     state = EvolutionaryState(
-      after._replace(point=jnp.where(kept, point, after.point)),
+      after._replace(point=jnp.where(kept, point, after.point), distance=jnp.where(kept, distance, after.distance)),
       state.number + 1,
       jnp.where(kept, path, state.path),
       jnp.where(kept, covariance, state.covariance),
@@ -105,21 +106,19 @@ class Evolutionary(decision.DecisionAttack):
     return state, Probe(point.reshape(shape), met, queries=1, done=stuck)
 
 
-def drawn_by_weight(values: Array, weights: Array, count: int) -> Array:
-  """Returns a mask of `count` places, drawn without replacement in proportion to their weights.
+def drawn_by_weight(values: Array, weights: Array, count: float) -> Array:
+  """Returns a mask of `count` places on average, each drawn on its own, in proportion to its weight.
 
   Args:
     values: uniform in (-1, 1), one for each place.
     weights: positive.
     count: how many.
   """
-  keys = jnp.log(0.5 + 0.5 * values) / weights
-  return keys >= jax.lax.top_k(keys, count)[0][-1]
+  return 0.5 + 0.5 * values < count / jnp.sum(weights) * weights
 
 
-def proposal(image: Array, point: Array, z: Array, mu: Array, sigma: float) -> Array:
+def proposal(image: Array, approach: decision.Approach, z: Array, mu: Array, sigma: float) -> Array:
   """Returns the candidate of the module's docstring, for flat vectors."""
-  way = image - point
-  biased = point + mu * way
-  moved = biased + sigma * decision.length(way) * decision.unit(z)
-  return jnp.clip(image + decision.unit(moved - image) * decision.length(biased - image), 0.0, 1.0)
+  away, distance = approach.point - image, approach.distance
+  moved = (1.0 - mu) * away + sigma * distance * decision.unit(z)
+  return jnp.clip(image + jnp.abs(1.0 - mu) * distance * decision.unit(moved), 0.0, 1.0)

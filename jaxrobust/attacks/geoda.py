@@ -24,7 +24,7 @@ from typing import ClassVar, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrobust.attacks import decision, norms
+from jaxrobust.attacks import decision
 from jaxrobust.attacks.registry import ATTACKS
 from jaxrobust.core.types import Array, LogitsFn, Probe, Problem
 
@@ -95,8 +95,7 @@ class GeoDA(decision.DecisionAttack):
     values = decision.draw(problem.key, state.number, image.size)
     noise = smooth(decision.gaussian(values).reshape(problem.image.shape), self.frequencies).ravel()
     straight = decision.unit(state.normal) if self.norm == "l2" else jnp.sign(state.normal)
-    distance = norms.distance(self.norm, approach.point - image)
-    reach = distance * BEYOND * GROWTH ** jnp.maximum(state.walks, 0)
+    reach = approach.distance * BEYOND * GROWTH ** jnp.maximum(state.walks, 0)
     moved = jnp.where(walking, image + reach * straight, approach.point + self.sigma * noise)
     way = decision.approach_point(self.norm, problem, approach, state.number, values)
     point = jnp.where(arrived, jnp.clip(moved, 0.0, 1.0), way)

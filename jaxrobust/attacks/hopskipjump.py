@@ -26,7 +26,7 @@ from typing import ClassVar, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrobust.attacks import decision, norms
+from jaxrobust.attacks import decision
 from jaxrobust.attacks.registry import ATTACKS
 from jaxrobust.core.types import Array, LogitsFn, Probe, Problem
 
@@ -44,7 +44,7 @@ class HopSkipJumpState(NamedTuple):
     number: questions so far.
     iteration: t.
     probes, agreed: probes so far, and how many of them met the goal.
-    signed, plain: sums of ±u_i and of u_i; once a step is tried, `signed` is its direction.
+    signed, plain: sums of ±u_i and of u_i; once a step is tried, `signed` is the estimate.
     halvings: of the step; -1 while probing.
   """
 
@@ -99,11 +99,15 @@ class HopSkipJump(decision.DecisionAttack):
     arrived = approach.phase == decision.ARRIVED
     stepping = arrived & (state.halvings >= 0)
     values = decision.draw(problem.key, state.number, image.size)
-    noise = decision.unit(decision.gaussian(values) if self.norm == "l2" else values)
-    distance = norms.distance(self.norm, approach.point - image)
+    distance = approach.distance
     delta = jnp.where(state.iteration == 0, FIRST_DELTA, self.gamma * distance / image.size)
     reach = distance / jnp.sqrt(state.iteration + 1.0) * jnp.exp2(-jnp.maximum(state.halvings, 0).astype(jnp.float32))
-    moved = jnp.clip(approach.point + jnp.where(stepping, reach * state.signed, delta * noise), 0.0, 1.0)
+    # One sum over the image for both: a step along the estimate, or a probe.
+    if self.norm == "l2":
+      move = decision.unit(jnp.where(stepping, state.signed, decision.gaussian(values)))
+    else:
+      move = jnp.where(stepping, jnp.sign(state.signed), decision.unit(values))
+    moved = jnp.clip(approach.point + jnp.where(stepping, reach, delta) * move, 0.0, 1.0)
     way = decision.approach_point(self.norm, problem, approach, state.number, values)
     point = jnp.where(arrived, moved, way)
     met = model(point.reshape(problem.image.shape))
@@ -122,12 +126,12 @@ class HopSkipJump(decision.DecisionAttack):
     return state, Probe(point.reshape(problem.image.shape), met, queries=1, done=stuck)
 
   def _probed(self, state: HopSkipJumpState, probing: Array, noise: Array, met: Array) -> HopSkipJumpState:
-    """Returns the state with the answer of a probe; after the last one the direction is in place of the sum."""
+    """Returns the state with the answer of a probe; after the last one the estimate is in place of the sum."""
     sign = jnp.where(met, 1.0, -1.0)
     probes, agreed = state.probes + 1, state.agreed + met
     signed, plain = state.signed + sign * noise, state.plain + noise
     enough = probes >= jnp.asarray(np.array(self.probe_counts(), np.int32))[state.iteration]
-    ready = direction(self.norm, signed, plain, probes, agreed)
+    ready = estimate(signed, plain, probes, agreed)
     return state._replace(
       probes=jnp.where(probing, jnp.where(enough, 0, probes), state.probes),
       agreed=jnp.where(probing, jnp.where(enough, 0, agreed), state.agreed),
@@ -137,8 +141,7 @@ class HopSkipJump(decision.DecisionAttack):
     )
 
 
-def direction(norm: str, signed: Array, plain: Array, probes: Array, agreed: Array) -> Array:
-  """Returns the estimate of the boundary's normal, or its signs, from sums over the probes."""
+def estimate(signed: Array, plain: Array, probes: Array, agreed: Array) -> Array:
+  """Returns the boundary's normal, of any length, from sums over the probes."""
   mean = 2.0 * agreed / probes - 1.0
-  estimate = jnp.where(jnp.abs(mean) == 1.0, signed, signed - mean * plain)
-  return jnp.sign(estimate) if norm == "linf" else decision.unit(estimate)
+  return jnp.where(jnp.abs(mean) == 1.0, signed, signed - mean * plain)

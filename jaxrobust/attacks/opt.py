@@ -1,8 +1,8 @@
 """OPT: descends the distance to the boundary along finite differences of it.
 
 Cheng et al. 2019 (arXiv:1807.04457). g(θ) is the distance of the boundary along θ (`direction_search`). The estimate
-of its gradient is the mean of (g(θ + β u_i) - g(θ)) / β · u_i over q Gaussian directions of length one; each g is
-searched for, at some 15 queries. A probe that is closer than θ counts as a step, too.
+of its gradient is the mean of (g(θ + β u_i) - g(θ)) / β · u_i over q Gaussian directions of length one on average;
+each g is searched for, at some 15 queries. A probe that is closer than θ counts as a step, too.
 
 Norm l2; untargeted and targeted. Each step is one query. Defaults (q 10, α 0.2, β 0.001, 100 directions) are the
 authors'; they spend up to 80,000 queries. Deviations, all of which save queries: see `direction_search` and

@@ -1,8 +1,8 @@
 """Sign-OPT: descends the distance to the boundary along the signs of its directional derivatives.
 
 Cheng et al. 2020 (arXiv:1909.10773). g(θ) is the distance of the boundary along θ (`direction_search`). The estimate
-of its gradient is Σ sign(g(θ + β u_i) - g(θ)) u_i / K over K Gaussian directions of length one, and a sign takes one
-query: the goal is met at distance g(θ) along θ + β u_i, or it is not.
+of its gradient is Σ sign(g(θ + β u_i) - g(θ)) u_i / K over K Gaussian directions of length one on average; a sign
+takes one query: the goal is met at distance g(θ) along θ + β u_i, or it is not.
 
 Norm l2; untargeted and targeted. Each step is one query. Defaults (K 200, α 0.2, β 0.001, 100 directions, 20,000
 queries) are the authors' for untargeted attacks; they give targeted ones 40,000 to 80,000. Deviations, all of which

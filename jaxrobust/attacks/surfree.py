@@ -92,7 +92,7 @@ class SurFree(decision.DecisionAttack):
     values = decision.draw(problem.key, state.number, image.size)
     across = self._direction(state, problem, values)
     angle = self._angle(state)
-    circled = circle(image, approach.point, across, angle)
+    circled = circle(image, approach, across, angle)
     way = decision.approach_point(self.norm, problem, approach, state.number, values)
     point = jnp.where(walking, circled, way)
     met = model(point.reshape(problem.image.shape))
@@ -100,9 +100,12 @@ class SurFree(decision.DecisionAttack):
     turned, over = self._turned(state, angle, met)
     found = walking & over & (turned.low != 0.0)
     # The best angle may have been asked about before the last question; clipped, it may be no closer.
-    best = circle(image, approach.point, across, turned.low)
-    closer = decision.length(best - image) < decision.length(approach.point - image)
-    after = after._replace(point=jnp.where(found & closer, best, after.point))
+    best = circle(image, approach, across, turned.low)
+    distance = decision.length(best - image)
+    moves = found & (distance < approach.distance)
+    after = after._replace(
+      point=jnp.where(moves, best, after.point), distance=jnp.where(moves, distance, after.distance)
+    )
     factor = jnp.where(found, 1.0 / self.rho, self.rho)
     nothing = jnp.zeros_like(turned.low)
     renewed = turned._replace(
@@ -145,11 +148,10 @@ class SurFree(decision.DecisionAttack):
     return after, failed | fine
 
 
-def circle(image: Array, point: Array, across: Array, angle: Array) -> Array:
+def circle(image: Array, approach: decision.Approach, across: Array, angle: Array) -> Array:
   """Returns the point of the circle at an angle in degrees, clipped into the box, for flat vectors."""
-  way = point - image
-  distance = decision.length(way)
-  out = way / jnp.where(distance > 0, distance, 1.0)
+  distance = approach.distance
+  out = (approach.point - image) / jnp.where(distance > 0, distance, 1.0)
   side = decision.unit(across - jnp.dot(out, across, precision="highest") * out)
   radians = jnp.deg2rad(angle)
   reach = distance * jnp.cos(radians)
