@@ -38,6 +38,7 @@ SHORT = {
   "autoattack-rand": {"num_steps": 5},
 }
 FEW = {"num_steps": 6, "queries": 40, "pairs": 3, "samples": 6, "coordinates": 2}
+FEW |= {"probes": 6, "directions": 3, "tolerance": 0.01}
 # (slots, devices, K, groups beside the one that the host sees to, processes); the first is the baseline.
 LAYOUTS = (
   (16, 1, 1, 0, 1),
