@@ -131,7 +131,6 @@ for _size, _patch in (("base", 16), ("base", 32), ("large", 14)):
     imagenet_spec(
       _build(_size, _patch, clip=True),
       _text,
-      f"timm:{_name}",
       mean=_CLIP_MEAN,
       std=_CLIP_STD,
       crop_fraction=1.0,
