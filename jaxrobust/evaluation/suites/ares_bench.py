@@ -45,7 +45,8 @@ def cutoffs(setting: Setting) -> tuple[int, ...]:
 def _table(norm: str, small: bool = False) -> list[SuiteEntry]:
   """Returns FGSM, PGD-100 and AutoAttack at the budget of the paper."""
   eps, step = BUDGETS[norm]
-  steps, quick = (6, SMALL) if small else (100, {})
+  steps = 6 if small else 100
+  quick: dict[str, Any] = SMALL if small else {}
   return [
     attack_entry("fgsm", eps, norm=norm),
     attack_entry("pgd", eps, norm=norm, num_steps=steps, step_size=step),
