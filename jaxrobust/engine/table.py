@@ -6,7 +6,7 @@ What comes back from the devices concerns many examples at once, and is written 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 

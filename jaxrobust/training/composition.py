@@ -64,7 +64,7 @@ def make_technique(name: str, **options: Any) -> Technique:
 
 
   >>> make_technique("label-smoothing", amount=0.1)
-  LabelSmoothing(amount=0.1)
+  LabelSmoothing(amount=0.1, others=False)
   """
   build, options = TECHNIQUES[name], current_keys(options)
   if is_dataclass(build):
