@@ -52,7 +52,7 @@ class CascadeBudget:
   max_items: int = 12
   largest: float = 64.0
   name: str = "minimum-budget"
-  complete: ClassVar[bool] = False
+  stops: ClassVar[tuple[int, ...]] = ()
   minimal: ClassVar[bool] = True
 
   def __post_init__(self) -> None:

@@ -57,7 +57,7 @@ OWN = {
     "eps": "the budget, or several separated by commas: 4/255,8/255",
     "steps": "numbers of steps after which images are shown, as 1,5,10; empty for all steps alone",
     "targeted": "true for random wrong classes as goals",
-    "suite": "the transfer part of a suite, ares or ares-bench (ares,small for a quick form), in place of one attack",
+    "suite": "the transfer part of a suite in place of one attack: ares, ares-bench; ares,small",
     "save_seconds": "how often a running cell saves its verdicts so far, to go on from when it is stopped",
     "quiet": "true for no progress display",
     "attack": "a name of `jaxrobust list attacks` that works within a budget",

@@ -57,7 +57,7 @@ def test_files_that_are_no_tables_are_refused_by_name(tmp_path, text, reason):
   path.write_bytes(b"\xff\xfe\x00a,b")
   with pytest.raises(InputError, match="is no CSV file"):
     read_csv(path)
-  with pytest.raises(StorageError, match="No such file"):
+  with pytest.raises(StorageError, match="no such file"):
     read_csv(tmp_path / "absent.csv")
 
 

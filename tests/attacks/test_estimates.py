@@ -107,7 +107,7 @@ def test_a_step_follows_the_formula(attack):
   if attack.norm == "l2":
     delta *= min(1.0, 0.5 / np.linalg.norm(delta))
   np.testing.assert_allclose(state.image, np.clip(IMAGE + delta, 0, 1), atol=2e-4)
-  assert probe.queries == 11 and probe.looked == 1 and np.array_equal(probe.image, IMAGE)
+  assert probe.queries == 11 and probe.point_query == 1 and np.array_equal(probe.image, IMAGE)
 
 
 def test_steps_get_shorter_where_scores_fall():

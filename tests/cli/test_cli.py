@@ -128,7 +128,7 @@ def test_evaluate_reuses_the_cells_of_a_run(tiny):
 
 def test_the_same_verdicts_come_out_of_another_folder_and_batch_size(tiny, tmp_path):
   folder, _ = tiny
-  words = ["--n=32", "--eps=16/255", "--quiet", "--batch_size=16", "--out", tmp_path]
+  words = ["--n=32", "--norm=linf", "--eps=16/255", "--quiet", "--batch_size=16", "--out", tmp_path]
   assert call("evaluate", "--model", folder / "models" / "pgd-at", *words)[0] == 0
   assert {c.name: verdicts(c) for c in cells(tmp_path)} == {
     c.name: verdicts(c) for c in cells(folder / "results/pgd-at")
@@ -184,7 +184,7 @@ def test_attack_writes_the_documented_arrays(tiny, tmp_path, targets):
     arrays = dict(data)
   types = {
     "images": "float32", "labels": "int32", "success": "bool", "distance": "float32",
-    "queries": "int32", "correct": "bool", "nan": "int32", "robust": "bool",
+    "queries": "int64", "correct": "bool", "nan": "int32", "robust": "bool",
   }  # fmt: skip
   assert {name: str(array.dtype) for name, array in arrays.items()} == types
   assert arrays["images"].shape == (20, 32, 32, 3) and all(len(array) == 20 for array in arrays.values())

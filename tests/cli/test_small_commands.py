@@ -76,7 +76,9 @@ def test_report_takes_several_folders_and_plots_where_it_can(monkeypatch, plots,
 
   def write(root, out, *, also, plots):
     asked.append((root, out, list(also), plots))
-    return SimpleNamespace(problems=["a: damaged"], models=2, cells=3, plots=4, page=f"{out}/index.html")
+    return SimpleNamespace(
+      problems=["a: damaged"], models=2, cells=3, suites=0, zoos=0, boards=1, plots=4, page=f"{out}/index.html"
+    )
 
   find = importlib.util.find_spec
   monkeypatch.setattr("jaxrobust.report.report.write_report", write)

@@ -131,7 +131,7 @@ def test_without_matplotlib_there_are_tables(board, tmp_path, monkeypatch):
     (2, "say which models: jaxrobust trends FILE.csv", []),
     (2, "say which models: jaxrobust trends FILE.csv", ["{board}", "--root=x"]),
     (2, "unexpected argument 'b.csv'", ["a.csv", "b.csv"]),
-    (3, "cannot read {tmp}/no.csv: No such file", ["{tmp}/no.csv"]),
+    (3, "cannot read {tmp}/no.csv: no such file", ["{tmp}/no.csv"]),
     (3, "cannot read results from {tmp}/none: no such folder", ["--root={tmp}/none"]),
     (2, "unknown value of --show 'trend'; did you mean 'trends'", ["{board}", "--show=trend"]),
     (2, "unknown value of --suite 'ares'", ["{board}", "--suite=ares"]),
