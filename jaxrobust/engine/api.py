@@ -74,7 +74,8 @@ class ExampleArrays(NamedTuple):
 def resolve_eps(schedule: Schedule, eps: str | float | Budget | None) -> float:
   """The budget as a number; only minimal attacks may go without one, and then search without bound."""
   if eps is not None:
-    return Budget.parse(eps, schedule.stages[0].attack.threat.name).value
+    threat = schedule.stages[0].attack.threat.name if schedule.stages else ""  # A clean pass has none.
+    return Budget.parse(eps, threat).value
   if not schedule.minimal:
     raise InputError("this attack works within a budget: pass eps, for example eps='8/255'")
   return float("inf")

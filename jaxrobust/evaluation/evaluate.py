@@ -100,7 +100,7 @@ def evaluate(
     folder, name = classifier, name or Path(classifier).name
     classifier = load_classifier(folder)
     about, own = about_model(folder, classifier), model_preprocessing(folder)
-  name_of_data = data if isinstance(data, str) else "arrays" if isinstance(data, tuple) else data.name
+  name_of_data = data if isinstance(data, str) else getattr(data, "name", "arrays")
   setting = Setting.of(name_of_data, norm, eps, condition=condition, side=side_of(classifier))
   wanted = make_suite(suite, setting) if isinstance(suite, str) else attack_set(setting, suite)
   wanted = wanted if only is None else wanted.only(only)

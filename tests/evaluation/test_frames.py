@@ -58,7 +58,7 @@ def test_robustart_asks_for_official_sequences_where_there_are_some():
   for data, text, part in [
     ("imagenet", "robustart", ("imagenet-p:tilt", "none")),
     ("imagenet@5000", "robustart,generated", ("imagenet@5000", "sequence-tilt")),
-    ("digits32", "robustart", ("digits32", "sequence-tilt")),
+    ("digits32", "robustart,scaled", ("digits32", "sequence-tilt")),
   ]:
     found = [(p.data, p.condition) for p in make_suite(text, Setting(data)).parts if p.group == "sequence"]
     assert part in found and len(found) == 10

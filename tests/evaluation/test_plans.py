@@ -2,15 +2,14 @@
 
 Sources of the numbers, by suite (section, table or appendix of the paper):
   robustart   F.3: l1 100/400/1600, l2 0.5/2/8, linf 0.5/2/8 over 255; PGD and MIM 20 steps of 3/40 eps; DDN 10 steps;
-  C&W
-              5 searches of 100 steps of 0.001. E.4.2: AUPR over ImageNet-O's 200 classes. E.3.3: 3 decoders, 11
+              C&W 5 searches of 100 steps of 0.001. E.4.2: AUPR over ImageNet-O's 200 classes. E.3.3: 3 decoders, 11
               resizes.
   ares        section 5: 1,000 random images, linf 16/255 and normalized l2 √0.001. B: 20 steps of 0.15 eps, DeepFool
-  100,
-              C&W 100 iterations, 10 and 20 for the strength curve.
+              100, C&W 100 iterations, 10 and 20 for the strength curve; 20,000 queries.
   ares-bench  4.2: 1,000 random images. A: linf 4/255 in steps of 1/255, l2 0.5 in steps of 1.0, PGD-100. Table 1: ten
-  sets. oodrb       3: linf 4/255; unforeseen linf 8/255, l2 1, PPGD and LPA 0.5, StAdv 0.05, ReColor 0.06. B.1: 5,000
-  images. nas-cell    3.2: FGSM at 11 budgets, PGD-40, APGD and Square at 7.
+              sets.
+  oodrb       3: linf 4/255; unforeseen linf 8/255, l2 1, PPGD and LPA 0.5, StAdv 0.05, ReColor 0.06. B.1: 5,000 images.
+  nas-cell    3.2: FGSM at 11 budgets, PGD-40, APGD and Square at 7.
 """
 
 from __future__ import annotations
