@@ -129,7 +129,7 @@ def _accelerator_rows(work: Workload) -> list[Row]:
   """Useful steps with the numbers meant for accelerators: four steps per dispatch, two groups of slots."""
   rows = []
   options = EngineOptions.for_platform(64, steps_per_dispatch=4, lookahead=1)
-  for attack, eps, part in ((ATTACK, "8/255", None), (make_attack("apgd-ce"), "0.25/255", 128)):
+  for attack, eps, part in ((ATTACK, "8/255", None), (make_attack("apgd-ce"), "0.25/255", 384)):
     images, labels = work.images[:part], work.labels[:part]
     stats = attack_images(attack, work.classifier, images, labels, eps=eps, options=options).stats
     useful = stats.useful_steps / stats.slot_steps
