@@ -14,8 +14,7 @@ from jaxrobust.core.errors import InputError, StorageError
 from jaxrobust.core.reading import loads
 from jaxrobust.evaluation.metrics.curves import Curve, crossings
 from jaxrobust.results.folder import open_folder
-
-SUMMARY = ".summary.json"
+from jaxrobust.results.metrics import SUMMARY
 
 
 class Crossing(NamedTuple):
