@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+  __version__: str
   from jaxrobust import testing as testing
   from jaxrobust.attacks.minimum_budget import MinimumBudget as MinimumBudget
   from jaxrobust.attacks.registry import list_attacks as list_attacks
@@ -65,10 +66,14 @@ _HOMES = {
   "save_classifier": "models.zoo",
 }
 
-__all__ = ["testing", *sorted(_HOMES)]
+__all__ = ["__version__", "testing", *sorted(_HOMES)]
 
 
 def __getattr__(name: str) -> Any:
+  if name == "__version__":
+    from importlib.metadata import version
+
+    return version("jaxrobust")
   if name == "testing":
     return importlib.import_module("jaxrobust.testing")
   if name not in _HOMES:

@@ -9,6 +9,8 @@ Example:
   >>> linear = Classifier.from_function(lambda x: x.reshape(len(x), -1)[:, :3], num_classes=3)
   >>> linear(jnp.ones((2, 4, 4, 1))).shape
   (2, 3)
+  >>> linear
+  Classifier(<lambda>, 3 classes, 0 numbers)
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from jaxrobust.core.types import Array
   data_fields=("variables",),
   meta_fields=("apply", "num_classes", "randomized", "input_shape"),
 )
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Classifier:
   """Variables and a pure function of them.
 
@@ -54,6 +56,14 @@ class Classifier:
   def __call__(self, images: Array, key: Array | None = None) -> Array:
     """Returns logits in float32, whatever precision the network computes in."""
     return self.apply(self.variables, images, key).astype(jnp.float32)
+
+  def __repr__(self) -> str:
+    """Returns one line: what it computes, classes, input, and how many numbers it holds; never the numbers."""
+    what = self.called.rstrip("@") or getattr(self.apply, "title", type(self.apply).__name__)
+    shape = [] if self.input_shape is None else ["×".join(map(str, self.input_shape))]
+    count = sum(int(np.size(leaf)) for leaf in jax.tree.leaves(self.variables))
+    more = ["randomized"] if self.randomized else []
+    return f"Classifier({', '.join([what, f'{self.num_classes} classes', *shape, f'{count:,} numbers', *more])})"
 
   def features(self, images: Array) -> Array:
     """Returns what the network sees in images, for threats that measure there: any pytree of arrays, a row per image.
@@ -156,6 +166,10 @@ class _FunctionApply:
     return self.function(*args, *((key,) if self.takes_key else ()))
 
   @property
+  def title(self) -> str:
+    return getattr(self.function, "__qualname__", type(self.function).__name__)
+
+  @property
   def offers_features(self) -> bool:
     return self.extractor is not None
 
@@ -179,6 +193,10 @@ class _ModuleApply:
     if key is None:
       raise InputError(f"{type(self.module).__name__} draws noise in evaluation too: it needs a key with the images")
     return self.module.apply(*inputs, rngs=dict.fromkeys(self.rngs, key))
+
+  @property
+  def title(self) -> str:
+    return type(self.module).__name__
 
   @property
   def rngs(self) -> tuple[str, ...]:

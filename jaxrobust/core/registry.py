@@ -9,16 +9,23 @@ Example:
   >>> colors["crimsn"]
   Traceback (most recent call last):
   jaxrobust.core.errors.UnknownNameError: unknown color 'crimsn'; did you mean 'crimson'?
+
+An installed package adds entries of its own by entry points of the group `jaxrobust.KINDs`, in its pyproject.toml:
+
+  [project.entry-points."jaxrobust.attacks"]
+  my-attack = "my_package.attacks:MyAttack"
 """
 
 from __future__ import annotations
 
 import difflib
 import fnmatch
+import warnings
 from collections.abc import Callable, Iterator, Mapping
-from typing import Generic, TypeVar
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Generic, TypeVar
 
-from jaxrobust.core.errors import UnknownNameError
+from jaxrobust.core.errors import InputError, UnknownNameError, first_line
 from jaxrobust.core.spelling import current_name
 
 T = TypeVar("T")
@@ -35,7 +42,8 @@ class Registry(Generic[T], Mapping[str, T]):
   """A read-only mapping that is filled by `register` when modules are imported.
 
   Args:
-    kind: what the entries are, for messages ("attack", "model", …).
+    kind: what the entries are, for messages ("attack", "model", …); `jaxrobust.attacks`, `jaxrobust.models`, … is the
+      group of entry points by which other packages add to them. They are imported when they are asked for.
     load: imports the modules that register entries; called once, on first look-up,
       so that `import jaxrobust` stays cheap and nothing depends on import order.
   """
@@ -45,6 +53,7 @@ class Registry(Generic[T], Mapping[str, T]):
     self._load = load
     self._entries: dict[str, T] = {}
     self._families: dict[str, Callable[[str], T]] = {}
+    self._added: dict[str, EntryPoint] | None = None
 
   def register(self, name: str) -> Callable[[T], T]:
     def add(entry: T) -> T:
@@ -70,23 +79,45 @@ class Registry(Generic[T], Mapping[str, T]):
       load()
     return self._entries
 
+  def _others(self) -> dict[str, EntryPoint]:
+    """Returns the entry points of other packages; a name that is ours stays ours."""
+    entries = self._filled()
+    if self._added is None:
+      self._added = {}
+      for point in entry_points(group=f"jaxrobust.{self.kind}s"):
+        if point.name in entries:
+          warnings.warn(f"{self.kind} {point.name!r} of {point.value} is left out: the name is taken", stacklevel=2)
+        else:
+          self._added[point.name] = point
+    return self._added
+
   def __getitem__(self, name: str) -> T:
     entries = self._filled()
     if name not in entries and isinstance(name, str):
       name = current_name(name)
-    if name not in entries:
-      for prefix, make in self._families.items():
-        if name.startswith(prefix):
-          return make(name.removeprefix(prefix))
-      raise unknown_name(self.kind, name, sorted(entries))
-    return entries[name]
+    if name in entries:
+      return entries[name]
+    if name in self._others():
+      entries[name] = _loaded(self.kind, self._others().pop(name))
+      return entries[name]
+    for prefix, make in self._families.items():
+      if name.startswith(prefix):
+        return make(name.removeprefix(prefix))
+    raise unknown_name(self.kind, name, list(self))
 
   def __iter__(self) -> Iterator[str]:
-    return iter(sorted(self._filled()))
+    return iter(sorted([*self._filled(), *self._others()]))
 
   def __len__(self) -> int:
-    return len(self._filled())
+    return len(self._filled()) + len(self._others())
 
   def matching(self, pattern: str = "*") -> list[str]:
     """Returns the known names that match a shell pattern, sorted."""
     return [name for name in self if fnmatch.fnmatchcase(name, pattern)]
+
+
+def _loaded(kind: str, point: EntryPoint) -> Any:
+  try:
+    return point.load()
+  except Exception as error:  # Whatever another package does when it is imported.
+    raise InputError(f"{kind} {point.name!r} of {point.value} cannot be imported: {first_line(error)}") from error

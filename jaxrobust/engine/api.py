@@ -14,8 +14,10 @@ from jaxrobust.attacks.schedule import Cascade, Schedule, as_schedule, is_schedu
 from jaxrobust.core.budget import Budget
 from jaxrobust.core.classifier import Classifier, check_logits
 from jaxrobust.core.contract import contract_of
+from jaxrobust.core.display import html_table
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.keys import check_seed
+from jaxrobust.core.proportions import Proportion, proportion
 from jaxrobust.core.types import Attack
 from jaxrobust.core.validation import check_images, check_targets, check_whole
 from jaxrobust.engine.example import EngineStats, Examples
@@ -50,6 +52,20 @@ class AttackResult(NamedTuple):
   stats: EngineStats
   reached_step: np.ndarray
   reached_query: np.ndarray
+
+  def __repr__(self) -> str:
+    """Returns one line: how many images, and what is left of the accuracy."""
+    shares = "".join(f", {name} {share} %" for name, share in self._shares().items())
+    return f"AttackResult({len(self.images)} images{shares}, {int(self.queries.sum()):,} queries)"
+
+  def _repr_html_(self) -> str:
+    rows = [(name, *share.texts()) for name, share in self._shares().items()]
+    queries = f"{int(self.queries.sum()):,} queries"
+    return html_table(f"AttackResult of {len(self.images)} images, {queries}", ("", "share", "95 % interval"), rows)
+
+  def _shares(self) -> dict[str, Proportion]:
+    flags = {"clean": self.correct, "robust": self.robust}
+    return {name: proportion(array) for name, array in flags.items() if len(array)}
 
 
 class ExampleArrays(NamedTuple):
@@ -151,6 +167,8 @@ def attack_images(
     >>> result = attack_images(make_attack("pgd", num_steps=5), model, x, np.zeros(2, int), eps=0.1)
     >>> result.success.tolist(), bool((abs(result.images - x) <= 0.1 + 1e-6).all())
     ([True, True], True)
+    >>> result
+    AttackResult(2 images, clean 100.0 [34.2, 100.0] %, robust 0.0 [0.0, 65.8] %, 6 queries)
   """
   check_attack(attack)
   check_classifier(classifier)

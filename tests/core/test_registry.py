@@ -1,8 +1,12 @@
 """Registries suggest the nearest names, refuse doubles and load on first use."""
 
+import math
+from importlib.metadata import EntryPoint
+
 import pytest
 
-from jaxrobust.core.errors import JaxrobustError, UnknownNameError
+from jaxrobust.core import registry as registry_module
+from jaxrobust.core.errors import InputError, JaxrobustError, UnknownNameError
 from jaxrobust.core.registry import Registry
 
 pytestmark = pytest.mark.smoke
@@ -96,3 +100,29 @@ def test_a_family_makes_its_entries_on_demand_and_does_not_list_them():
   assert len(registry) == 3 and registry.matching("gray*") == []
   registry.register("gray-1")(100)  # An entry of its own goes before the family.
   assert registry["gray-1"] == 100 and registry["violet"] == 0
+
+
+def _points(monkeypatch, **values):
+  points = [EntryPoint(name, value, "jaxrobust.things") for name, value in values.items()]
+  monkeypatch.setattr(registry_module, "entry_points", lambda group: points if group == "jaxrobust.things" else [])
+
+
+def test_installed_packages_add_entries_which_are_imported_when_they_are_asked_for(monkeypatch):
+  _points(monkeypatch, other="math:tau", broken="no_such_package:thing")
+  registry: Registry = Registry("thing")
+  registry.register("ours")(1)
+  assert list(registry) == ["broken", "other", "ours"] and len(registry) == 3
+  assert registry["other"] == math.tau and registry["other"] == math.tau and len(registry) == 3
+  with pytest.raises(InputError, match="thing 'broken' of no_such_package:thing cannot be imported: No module"):
+    registry["broken"]
+  with pytest.raises(UnknownNameError, match="did you mean 'other'"):
+    registry["othre"]
+
+
+def test_names_of_the_package_stay_its_own(monkeypatch):
+  _points(monkeypatch, ours="math:tau")
+  registry: Registry = Registry("thing")
+  registry.register("ours")(1)
+  with pytest.warns(UserWarning, match="thing 'ours' of math:tau is left out: the name is taken"):
+    assert list(registry) == ["ours"]
+  assert registry["ours"] == 1

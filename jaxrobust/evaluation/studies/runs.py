@@ -8,7 +8,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from jaxrobust.core.config_file import load_config
+from jaxrobust.core.config_file import find_config, load_config
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.spelling import current_keys, current_name
 
@@ -41,7 +41,7 @@ def study_runs(path: str, out: str | Path) -> list[StudyRun]:
   config = load_config(path)
   if "runs" not in config:
     raise InputError(f"{path} is not a study: its config has no runs")
-  folder = Path(path.partition(".py")[0]).parent
+  folder = find_config(path)[0].parent
   return [_resolve(row, folder, Path(out) / MODELS_FOLDER) for row in config.runs]
 
 

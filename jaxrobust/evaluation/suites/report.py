@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxrobust.evaluation.metrics.proportions import Proportion, proportion
+from jaxrobust.core.display import html_table
+from jaxrobust.core.proportions import Proportion, proportion
 from jaxrobust.evaluation.suites.entry import SuiteEntry
 from jaxrobust.evaluation.suites.suite import Part, Suite
 from jaxrobust.results import Result
@@ -16,6 +17,9 @@ from jaxrobust.results.cell import INDEX
 
 Metric = float | dict[str, Any] | None
 """A number; with `cells` and `of` where it is not whole, with `low`, `high` and `n` where it is a proportion."""
+
+# Cells that one line has room for.
+_SHOWN = 4
 
 
 class SuiteCell(NamedTuple):
@@ -41,7 +45,7 @@ class SuiteCell(NamedTuple):
     return proportion(self.result.examples["robust"][correct]) if correct.any() else Proportion(0.0, 0.0, 1.0, 0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
   """Holds the results of one classifier, in the order of the suite.
 
@@ -56,6 +60,24 @@ class Report:
   cells: tuple[SuiteCell, ...]
   missing: Mapping[str, str] = field(default_factory=dict)
   partial: bool = False
+
+  def __repr__(self) -> str:
+    """Returns one line: the accuracy and its interval under each attack, and what else a reader must know."""
+    shares = [f"{title} {cell.accuracy} %" for title, cell in zip(self.titles[:_SHOWN], self.cells, strict=False)]
+    more = [f"{len(self.cells) - _SHOWN} more cells"] if len(self.cells) > _SHOWN else []
+    kinds = dict.fromkeys(finding["kind"] for result in self.results for finding in result.findings)
+    findings = [f"findings: {' '.join(kinds)}"] if kinds else []
+    return f"Report({self.model}: {', '.join([*shares, *more, *findings])})"
+
+  def _repr_html_(self) -> str:
+    rows = []
+    for title, cell in zip(self.titles, self.cells, strict=True):
+      kinds = " ".join(finding["kind"] for finding in cell.result.findings)
+      rows.append((title, *cell.accuracy.texts(), cell.accuracy.n, kinds))
+    texts = dict.fromkeys(f"{found['kind']}: {found['text']}" for result in self.results for found in result.findings)
+    return html_table(
+      f"{self.model}: {self.suite.name}", ("attack", "accuracy", "95 %", "n", "findings"), rows, list(texts)
+    )
 
   @property
   def results(self) -> tuple[Result, ...]:
