@@ -88,6 +88,7 @@ OWN = {
   "report": {
     "out": "folder for the page, tables and plots",
     "plots": "auto (where matplotlib is installed), yes or no",
+    "url": "where the page will be published (https://…), for the picture of shared links",
   },
   "results": {
     "root": "the results folder; local, or gs://…, s3://… and the like",

@@ -8,9 +8,15 @@ from jaxrobust.cli.configuration import parse
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.terminal import say
 
-DEFAULTS = {"out": "site", "plots": "auto"}
+DEFAULTS = {"out": "site", "plots": "auto", "url": ""}
 USAGE = """RESULTS [MORE …]: a page, tables and plots of results folders (one alone may be gs://… and the like);
-plots are auto, yes or no"""
+plots are auto, yes or no; url is where the page will be published"""
+
+
+def _address(url: str) -> str:
+  if url and not url.startswith(("https://", "http://")):
+    raise InputError(f"url is where the page will be published, https://…, not {url!r}")
+  return url
 
 
 def run(argv: list[str]) -> int:
@@ -26,7 +32,7 @@ def run(argv: list[str]) -> int:
   from jaxrobust.report.report import write_report
 
   plots = config.plots == "yes" or (config.plots == "auto" and there)
-  written = write_report(words[0], config.out, also=words[1:], plots=plots)
+  written = write_report(words[0], config.out, also=words[1:], plots=plots, url=_address(config.url))
   for problem in written.problems:
     say(f"finding: {problem}")
   if config.plots == "auto" and not there:

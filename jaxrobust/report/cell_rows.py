@@ -22,6 +22,7 @@ from jaxrobust.results.reader import find_items, read_results
 from jaxrobust.results.rows import budget_value, describe_model, parse_corruption, published_as
 
 CURVE_POINTS = 60
+MOST_STEPS = 10**7
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,8 +139,10 @@ def make_cell_row(path: str, result: Result) -> CellRow:
   broken_at = examples.get("broken_at")
   strength = None
   if broken_at is not None and broken_at.dtype == np.int32 and correct is not None and (broken_at > 0).any():
-    last = int(broken_at.max())
-    steps = np.unique(np.linspace(0, last, min(last + 1, CURVE_POINTS)).astype(int))
+    last = max(int(broken_at.max()), _all_steps(result.config))
+    # As many early steps as late ones: most examples break early, and the axis of a long attack is logarithmic.
+    even, early = np.linspace(0, last, CURVE_POINTS), np.geomspace(1, last, CURVE_POINTS)
+    steps = np.unique(np.concatenate([even, early]).astype(int))
     strength = accuracy_vs_strength(broken_at, correct, steps, robust)
   return CellRow(
     cell=cell,
@@ -168,6 +171,19 @@ def has_distances(distance: np.ndarray, correct: np.ndarray) -> bool:
   """
   found = distance[correct & (distance != np.inf)]
   return not found.size or not np.isnan(found).all()
+
+
+def _all_steps(config: Mapping[str, Any]) -> int:
+  """Returns how many steps an example takes that nothing breaks; 0 where the configuration does not say.
+
+  >>> _all_steps({"attack": [{"num_steps": 20}, {"num_steps": 100}]}), _all_steps({"attack": "unknown"})
+  (120, 0)
+  """
+  stages = config.get("attack")
+  counts = (
+    [stage.get("num_steps") for stage in stages if isinstance(stage, Mapping)] if isinstance(stages, list) else []
+  )
+  return sum(counts) if all(type(count) is int and 0 < count < MOST_STEPS for count in counts) else 0
 
 
 def _flags(array: np.ndarray | None) -> np.ndarray | None:

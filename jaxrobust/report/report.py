@@ -39,22 +39,25 @@ class Written:
   plots: int
 
 
-def write_report(root: str | Path, out: str | Path, *, also: Sequence[str | Path] = (), plots: bool = False) -> Written:
+def write_report(
+  root: str | Path, out: str | Path, *, also: Sequence[str | Path] = (), plots: bool = False, url: str = ""
+) -> Written:
   """Reads the cells of a folder or address and writes the page, the tables and, if asked for, the plots.
 
   Args:
     root: the results folder, the folder of a study, or an address that fsspec knows.
     out: the folder of the report.
     also: further results folders on this machine, shown beside the first.
-    plots: also draw publication plots, which takes matplotlib.
+    plots: also draw publication plots and the picture of shared links, which takes matplotlib.
+    url: where the page will be published, for the picture of shared links.
   """
   folder, out = join_folders(root, also), Path(out)
   with only_writer(out, [str(root), *map(str, also)]) as replaced:
-    written = _write(folder, [root, *also], out, plots)
+    written = _write(folder, [root, *also], out, plots, url)
   return dataclasses.replace(written, problems=(*replaced, *written.problems))
 
 
-def _write(folder: Folder, roots: Sequence[str | Path], out: Path, plots: bool) -> Written:
+def _write(folder: Folder, roots: Sequence[str | Path], out: Path, plots: bool, url: str) -> Written:
   found = read_cell_rows(folder)
   models, boards = found.by_model(), make_boards(found.rows)
   studies = find_studies(roots, found.problems)
@@ -68,15 +71,17 @@ def _write(folder: Folder, roots: Sequence[str | Path], out: Path, plots: bool) 
     "suites": suite_documents(suites, order),
     "zoos": zoo_documents(zoos, order),
   }
-  page = write_site(folder, models, boards, more, found.problems, out)
+  page = write_site(folder, models, boards, more, found.problems, out, url)
   write_tables(boards, out / "tables")
   write_studies(studies, out / "tables")
   write_suite_tables(suites, out / "tables")
   drawn = write_zoos(zoos, out / "trends", plots)
   if plots:
+    from jaxrobust.report.card import write_card
     from jaxrobust.report.plots import write_plots
     from jaxrobust.report.suite_plots import write_suite_plots
 
+    write_card(boards, len(models), out)
     drawn += write_plots(models, boards, out / "plots") + write_suite_plots(suites, out / "plots")
   counts = {"boards": len(boards), "suites": len(suites), "zoos": len(zoos), "plots": drawn}
   return Written(page, len(models), len(found.rows), problems=tuple(found.problems), **counts)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import html
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
@@ -20,7 +21,8 @@ from jaxrobust.report.pictures import read_pictures
 from jaxrobust.results.folder import Folder, LocalFolder
 from jaxrobust.results.store import IMAGES
 
-STATIC = ("index.html", "style.css", "page.js", "suites.js", "trends.js")
+STATIC = ("index.html", "style.css", "page.js", "share.js", "scatter.js", "suites.js", "trends.js")
+CARD = "card.png"
 
 
 def write_if_new(path: Path, text: str | bytes) -> None:
@@ -41,11 +43,21 @@ def write_site(
   more: Mapping[str, Sequence[Mapping[str, Any]]],
   problems: Sequence[str],
   out: Path,
+  url: str = "",
 ) -> Path:
-  """Writes the page and returns its address on disk; `more` are documents already: studies, suites, zoos."""
+  """Writes the page and returns its address on disk.
+
+  Args:
+    folder, models, boards, problems: what it shows.
+    more: documents already: studies, suites, zoos.
+    out: its folder.
+    url: where it will be published; pictures of shared links need an address.
+  """
   static = resources.files("jaxrobust.report") / "static"
   for name in STATIC:
-    write_if_new(out / name, (static / name).read_bytes())
+    text = (static / name).read_text("utf-8")
+    card = f'content="{html.escape(url.rstrip("/"))}/{CARD}"' if url else f'content="{CARD}"'
+    write_if_new(out / name, text.replace(f'content="{CARD}"', card))
   places = {"root": _link(folder, out), "given": folder.show("x")[:-1]}
   document = {**index_document(boards, models, problems), **more, **places}
   write_if_new(out / "data" / "index.js", as_script("boards", document))

@@ -282,3 +282,12 @@ def test_plots_are_drawn_in_three_formats(tmp_path):
   assert kinds == {"bars", "scatter", "curves", "transfer", "success", "corruptions"}
   signatures = {".png": b"\x89PNG", ".pdf": b"%PDF", ".svg": b"<?xml"}
   assert all(path.read_bytes().startswith(signatures[path.suffix]) for path in files)
+
+
+def test_a_shared_link_has_a_picture_and_its_address(tmp_path):
+  from PIL import Image
+
+  write_model(tmp_path / "results", "$x$ <b>", 0, rich=False)
+  page = write_report(tmp_path / "results", tmp_path / "site", plots=True, url='https://a.b/"c"/').page
+  assert Image.open(tmp_path / "site" / "card.png").size == (1200, 630)
+  assert '<meta property="og:image" content="https://a.b/&quot;c&quot;/card.png">' in page.read_text()

@@ -90,3 +90,32 @@ def test_a_phone_scrolls_no_page_sideways(page, name):
     assert view.run("return document.documentElement.scrollWidth") <= 390
   finally:
     view.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_a_phone_sees_the_numbers_before_the_filters(page):
+  view = page("")
+  command = {"width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": False}
+  view.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", command)
+  try:
+    view.browser.refresh()
+    view.wait("table.board tbody tr")
+    assert not view.find("details.fold select")[0].is_displayed()
+    view.find("details.fold summary")[0].click()
+    assert view.find("details.fold select")[0].is_displayed()
+  finally:
+    view.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_tables_and_figures_can_be_taken_along(page):
+  view = page("")
+  view.wait("table.board tbody tr")
+  saved = """const saved = []; URL.createObjectURL = (blob) => { saved.push(blob.text()); return "data:,"; };
+    const done = arguments[arguments.length - 1];
+    document.querySelectorAll(".scroll .save button").forEach((button) => button.click());
+    Promise.all(saved).then(done)"""
+  (text,) = view.browser.execute_async_script(saved)
+  lines = text.splitlines()
+  names = view.texts("table.board tbody th.name bdi")
+  assert lines[0].startswith("Rank,Model") and len(lines) == 1 + len(names)
+  assert lines[1].split(",")[1] == names[0] and all("\n" not in line for line in lines)
+  assert len(view.texts("p.share button")) == 2

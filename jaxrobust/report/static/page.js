@@ -2,6 +2,9 @@
 // The leaderboard page. Text from results reaches the document as text nodes only, never as markup.
 const JR = (() => {
   const PAGE = 50, MOST = 4, COLUMNS = 8, PICTURES = 12;
+  // A phone sees the numbers first: filters are folded, drawings as wide as the screen.
+  const NARROW = matchMedia("(max-width: 42rem)");
+  const room = (most) => Math.max(Math.min(most, document.documentElement.clientWidth - 58), 280);
   let index = null;
   const documents = new Map(), waiting = new Map(), chosen = [];
 
@@ -62,7 +65,7 @@ const JR = (() => {
   }
 
   const table = (caption, head, rows, kind) => h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
-    h("table", { class: kind }, h("caption", {}, caption), h("thead", {}, h("tr", {}, head)), h("tbody", {}, rows)));
+    h("table", { class: kind }, h("caption", {}, caption), h("thead", {}, h("tr", {}, head)), h("tbody", {}, rows)), JR.share.tableButton());
   const headers = (...names) => names.map((name) => h("th", { scope: "col", class: "left" }, name));
 
   function pager(count, page, go) {
@@ -186,30 +189,22 @@ const JR = (() => {
     };
     drawFilters();
     drawTable();
+    const folded = h("details", { class: "fold", open: !NARROW.matches }, h("summary", {}, "Filters"), filters);
     return [h("h1", { tabindex: "-1" }, "How robust is each model?"),
       h("p", { class: "quiet" }, `${many(index.models.length, "model")}, ${many(index.cells, "cell")}. Every number leads to the files it was counted from: open a model.`),
-      filters, body, reading(), problems()];
+      folded, body, reading(), problems()];
   }
 
-  // Clean against robust accuracy of the models that are shown, with their intervals; a click leads to the model.
+  // Clean against robust accuracy of the models that are shown; a click leads to the model.
   function tradeOff(board, rows) {
     const clean = board.columns.findIndex((column) => column.key === "clean") + 1;
     const known = board.threat ? rows.filter((row) => row[1] && row[clean]) : [];
     if (known.length < 2) return null;
-    const width = 640, height = 300, left = 40, right = 14, top = 12, bottom = 40;
-    const range = (at) => { const low = Math.min(...known.map((row) => row[at][1])), high = Math.max(...known.map((row) => row[at][2])), pad = Math.max((high - low) * 0.04, 1); return [Math.max(low - pad, 0), Math.min(high + pad, 100)]; };
-    const [[x0, x1], [y0, y1]] = [range(clean), range(1)], x = (v) => left + ((v - x0) / (x1 - x0)) * (width - left - right), y = (v) => top + (1 - (v - y0) / (y1 - y0)) * (height - top - bottom);
-    const steps = (low, high) => { const step = [1, 2, 5, 10, 20].find((one) => (high - low) / one <= 7) || 25, found = []; for (let v = Math.ceil(low / step) * step; v <= high; v += step) found.push(v); return found; };
-    const marks = [steps(y0, y1).map((v) => [s("line", { class: "grid", x1: left, x2: width - right, y1: y(v), y2: y(v) }), s("text", { x: left - 6, y: y(v) + 4, "text-anchor": "end" }, String(v))]),
-      steps(x0, x1).map((v) => [s("line", { class: "grid", y1: top, y2: height - bottom, x1: x(v), x2: x(v) }), s("text", { x: x(v), y: height - bottom + 16, "text-anchor": "middle" }, String(v))])];
-    const few = known.length <= 40;
-    const dots = known.map((row) => {
-      const model = index.models[row[0]], [c, r] = [row[clean], row[1]];
-      return s("a", { href: `#/model/${model.id}` }, few ? [s("line", { class: "whisker", x1: x(c[1]), x2: x(c[2]), y1: y(r[0]), y2: y(r[0]) }), s("line", { class: "whisker", x1: x(c[0]), x2: x(c[0]), y1: y(r[1]), y2: y(r[2]) })] : null,
-        s("circle", { class: "dot", cx: x(c[0]), cy: y(r[0]), r: 4.5 }, s("title", {}, `${model.name}\nclean ${percent(c[0])} %, robust ${percent(r[0])} % (${span(r)})`)));
+    const models = known.map((row) => {
+      const model = index.models[row[0]];
+      return { name: model.name, href: `#/model/${model.id}`, family: unknown(model.family), technique: unknown(model.technique), clean: row[clean], robust: row[1] };
     });
-    return h("details", { open: true, class: "plot" }, h("summary", {}, "Clean against robust accuracy"), s("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "Clean against robust accuracy; the values are in the table below" }, marks, dots,
-      s("text", { x: (left + width - right) / 2, y: height - 6, "text-anchor": "middle" }, "clean accuracy, %"), s("text", { x: 11, y: (height - bottom + top) / 2, "text-anchor": "middle", transform: `rotate(-90 11 ${(height - bottom + top) / 2})` }, "robust accuracy, %")));
+    return h("details", { open: true, class: "plot" }, h("summary", {}, "Clean against robust accuracy"), JR.scatter(models));
   }
 
   function boardRow(row, rank, reason, attacked, ranking) {
@@ -339,10 +334,10 @@ const JR = (() => {
     for (const threat of [...new Set(here.map((curve) => curve.threat))].sort(byThreat)) {
       const own = here.filter((curve) => curve.threat === threat), unit = own[0].unit;
       const budget = own.filter((curve) => curve.kind === "budget"), strength = own.filter((curve) => curve.kind === "strength");
-      if (budget.length) charts.push(lineChart(`${data}: accuracy against ${threat} budget`, budgetLabel(own[0]), sensible(budget.map((curve) => ({ name: curve.attack, points: scaled(curve) })))));
+      for (const [note, curves] of bySize(budget)) charts.push(lineChart(`${data}: accuracy against ${threat} budget${note}`, budgetLabel(own[0]), sensible(curves.map((curve) => ({ name: curve.attack, points: scaled(curve) })))));
       for (const eps of [...new Set(strength.map(budgetOf))]) {
-        const series = strength.filter((curve) => budgetOf(curve) === eps).map((curve) => ({ name: curve.attack, points: curve.points }));
-        charts.push(lineChart(`${data}: accuracy against attack steps, ${threat} ${eps}${unit ? ` ${unit}` : ""}`, "attack steps", levelled(series)));
+        for (const [note, curves] of bySize(strength.filter((curve) => budgetOf(curve) === eps)))
+          charts.push(lineChart(`${data}: accuracy against attack steps, ${threat} ${eps}${unit ? ` ${unit}` : ""}${note}`, STEPS, curves.map((curve) => ({ name: curve.attack, points: curve.points }))));
       }
     }
     const severity = severityPoints(doc, data);
@@ -350,17 +345,19 @@ const JR = (() => {
     return charts;
   }
 
+  const STEPS = "attack steps";
+  // Curves over different examples do not belong in one chart: they begin at different accuracies.
+  const bySize = (curves) => {
+    const sizes = [...new Set(curves.map((curve) => curve.n))].sort((a, b) => b - a);
+    return sizes.map((n) => [sizes.length > 1 ? `, first ${n.toLocaleString("en")} examples` : "", curves.filter((curve) => curve.n === n)]);
+  };
+
   // The norms come first, other threats by name.
   const NORMS = ["linf", "l2", "l1"], place = (threat) => (NORMS.includes(threat) ? NORMS.indexOf(threat) : NORMS.length);
   const byThreat = (a, b) => place(a) - place(b) || (a < b ? -1 : 1);
   const budgetLabel = ({ threat, unit }) => (threat === "linf" ? "budget × 255" : `${threat} budget${unit ? `, ${unit}` : ""}`);
   const scaled = (curve) => (curve.threat === "linf" ? curve.points.map(([x, y]) => [x * 255, y]) : curve.points);
   const budgetOf = (curve) => curve.attack.split("@")[1] || "";
-  // An example that no number of further steps breaks stays right: the curve goes on level.
-  const levelled = (series) => {
-    const last = Math.max(...series.flatMap((one) => one.points.map((point) => point[0])));
-    return series.map((one) => ({ ...one, points: one.points.at(-1)[0] < last ? [...one.points, [last, one.points.at(-1)[1]]] : one.points }));
-  };
   // Distances have long tails; what is compared are budgets near those that were tried.
   const sensible = (series) => {
     const tried = series.filter((one) => one.points.length <= 9).map((one) => one.points.at(-1)[0]);
@@ -479,14 +476,14 @@ const JR = (() => {
   }
 
   function compareCharts(board, models, docs) {
-    const charts = [], kinds = [["budget", board.threat ? budgetLabel(board) : ""], ["strength", "attack steps"]];
+    const charts = [], kinds = [["budget", board.threat ? budgetLabel(board) : ""], ["strength", STEPS]];
     for (const [kind, label] of kinds) {
       const of = (doc) => doc.curves.filter((curve) => curve.kind === kind && curve.data === board.data && curve.threat === board.threat && (kind === "budget" || budgetOf(curve) === board.eps));
       const attacks = [...new Set(docs.flatMap((doc) => of(doc).map((curve) => curve.attack)))].sort();
       for (const attack of attacks) {
         const series = models.map((model, at) => ({ name: model.name, curve: of(docs[at]).find((curve) => curve.attack === attack) })).filter((one) => one.curve);
         const plain = series.map((one) => ({ name: one.name, points: kind === "budget" ? scaled(one.curve) : one.curve.points }));
-        if (series.length > 1) charts.push(lineChart(`${attack}: accuracy against ${kind === "budget" ? "budget" : "attack steps"}`, label, kind === "budget" ? sensible(plain) : levelled(plain)));
+        if (series.length > 1) charts.push(lineChart(`${attack}: accuracy against ${kind === "budget" ? "budget" : "attack steps"}`, label, kind === "budget" ? sensible(plain) : plain));
       }
     }
     const severity = models.map((model, at) => ({ name: model.name, points: severityPoints(docs[at], board.data) })).filter((one) => one.points.length > 1);
@@ -534,6 +531,20 @@ const JR = (() => {
   }
 
   // ---- charts --------------------------------------------------------------------------------------------------
+  function ticksBetween(low, high) {
+    const step = [1, 2, 5, 10, 20].find((one) => (high - low) / one <= 7) || 25, found = [];
+    for (let value = Math.ceil(low / step) * step; value <= high; value += step) found.push(value);
+    return found;
+  }
+
+  // Steps of attacks differ by orders of magnitude: from some point on their axis is that of log(1 + x).
+  function stepAxis(series, last) {
+    const ends = series.map((one) => one.points.at(-1)[0]);
+    if (last <= 200 && (last <= 60 || Math.min(...ends) * 8 > last)) return null;
+    const marks = [0, 1, 3, 10, 30, 100, 300, 1000, 3000, 10000, 30000, 100000].filter((value) => value <= last);
+    return { place: (value) => Math.log1p(value) / Math.log1p(last), marks };
+  }
+
   function ticks(top) {
     const raw = top / 5, power = 10 ** Math.floor(Math.log10(raw || 1));
     const step = [1, 2, 2.5, 5, 10].map((factor) => factor * power).find((value) => value >= raw) || 1;
@@ -567,11 +578,11 @@ const JR = (() => {
   }
 
   function lineChart(title, xLabel, series) {
-    const width = 460, height = 260, left = 36, right = 12, top = 10, bottom = 38;
-    const xMax = Math.max(...series.flatMap((one) => one.points.map((point) => point[0]))) || 1;
-    const x = (value) => left + (value / xMax) * (width - left - right), y = (value) => top + (1 - value / 100) * (height - top - bottom);
+    const width = room(460), height = 260, left = 36, right = 12, top = 10, bottom = 38;
+    const xMax = Math.max(...series.flatMap((one) => one.points.map((point) => point[0]))) || 1, long = xLabel === STEPS ? stepAxis(series, xMax) : null;
+    const x = (value) => left + (long ? long.place(value) : value / xMax) * (width - left - right), y = (value) => top + (1 - value / 100) * (height - top - bottom);
     const marks = [0, 25, 50, 75, 100].map((value) => [s("line", { class: "grid", x1: left, x2: width - right, y1: y(value), y2: y(value) }), s("text", { x: left - 6, y: y(value) + 4, "text-anchor": "end" }, String(value))]);
-    const below = ticks(xMax).map((value) => s("text", { x: x(value), y: height - bottom + 16, "text-anchor": "middle" }, String(value)));
+    const below = (long ? long.marks : ticks(xMax)).map((value) => s("text", { x: x(value), y: height - bottom + 16, "text-anchor": "middle" }, String(value)));
     const lines = series.map((one, at) => {
       const look = `c${at % 6}${at > 5 ? " dash" : ""}`;
       const path = one.points.map((point, k) => `${k ? "L" : "M"}${x(point[0]).toFixed(1)} ${y(point[1]).toFixed(1)}`).join("");
@@ -581,11 +592,11 @@ const JR = (() => {
     const crossed = series.length === 2 && series.every((one) => one.points.length > 1) ? crossings(series) : [];
     const spots = crossed.map(([px, py]) => s("circle", { class: "cross", cx: x(px), cy: y(py), r: 5 }, s("title", {}, `The curves cross at ${Number(px.toPrecision(3))}, ${percent(py)} %`)));
     const drawing = s("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${title}. The values follow as a table.` }, marks, below, lines, spots,
-      s("line", { class: "axis", x1: left, x2: width - right, y1: y(0), y2: y(0) }), s("text", { x: (left + width - right) / 2, y: height - 6, "text-anchor": "middle" }, xLabel));
+      s("line", { class: "axis", x1: left, x2: width - right, y1: y(0), y2: y(0) }), s("text", { x: (left + width - right) / 2, y: height - 6, "text-anchor": "middle" }, long ? `${xLabel}, logarithmic` : xLabel));
     const legend = h("ul", { class: "legend" }, series.map((one, at) => h("li", {}, h("span", { class: `c${at % 6}` }), h("bdi", {}, one.name))));
-    const values = h("details", {}, h("summary", {}, "Values"), series.map((one) => table(one.name, headers(xLabel, "accuracy, %"), one.points.map((point) => h("tr", {}, h("td", { class: "left" }, String(Number(point[0].toPrecision(4)))), h("td", { class: "left" }, percent(point[1])))))));
+    const values = h("details", {}, h("summary", {}, "Values"), series.map((one) => table(`${one.name}: ${title}`, headers(xLabel, "accuracy, %"), one.points.map((point) => h("tr", {}, h("td", { class: "left" }, String(Number(point[0].toPrecision(4)))), h("td", { class: "left" }, percent(point[1])))))));
     const note = crossed.length ? h("p", { class: "meta" }, `The curves cross at ${crossed.map(([px]) => Number(px.toPrecision(3))).join(", ")}: which model is better depends on it.`) : null;
-    return h("figure", {}, h("figcaption", {}, title), drawing, legend, note, values);
+    return h("figure", {}, h("figcaption", {}, title), drawing, JR.share.figureButton(drawing, title), legend, note, values);
   }
 
   // ---- routes and theme ----------------------------------------------------------------------------------------
@@ -613,7 +624,7 @@ const JR = (() => {
     if (index.transfers.length) tabs.push(["#/transfer", "Transfer", place === "transfer"]);
     if (index.studies.length) tabs.push(["#/studies", "Studies", place === "studies"]);
     $("views").replaceChildren(...tabs.map(([href, text, on]) => h("a", { href, "aria-current": on ? "page" : null }, text)));
-    $("main").replaceChildren(...[nodes].flat(9).filter((node) => node));
+    $("main").replaceChildren(...[nodes].flat(9).filter((node) => node), JR.share.links());
     const heading = document.querySelector("h1");
     document.title = `${heading.textContent} – Robustness leaderboard`;
     tray();
@@ -647,6 +658,6 @@ const JR = (() => {
     route(false);
   }
 
-  const tools = { h, s, choice, table, headers, lineChart, ticks, heatCell, pager, named, many, percent, fileLink, PAGE, modelArch: (at) => (at === null ? null : index.models[at].arch), modelLink: (at, name) => (at === null ? named(name) : h("a", { href: `#/model/${index.models[at].id}` }, named(name))), modelHref: (at) => (at === null ? null : `#/model/${index.models[at].id}`) };
+  const tools = { h, s, say, room, ticksBetween, choice, table, headers, lineChart, ticks, heatCell, pager, named, many, percent, fileLink, PAGE, modelArch: (at) => (at === null ? null : index.models[at].arch), modelLink: (at, name) => (at === null ? named(name) : h("a", { href: `#/model/${index.models[at].id}` }, named(name))), modelHref: (at) => (at === null ? null : `#/model/${index.models[at].id}`) };
   return { boards, model: (id, data) => documents.set(id, data), view: (one) => views.push(one), tools };
 })();
