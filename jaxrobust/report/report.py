@@ -13,7 +13,7 @@ from jaxrobust.report.cell_rows import CellRow, read_cell_rows
 from jaxrobust.report.documents import about_model
 from jaxrobust.report.site import write_site
 from jaxrobust.report.sizes import with_flops
-from jaxrobust.report.studies import find_studies, study_document, write_studies
+from jaxrobust.report.studies import find_studies, study_document, write_studies, write_study_plots
 from jaxrobust.report.suite_boards import SuiteBoard, make_suite_boards
 from jaxrobust.report.suite_documents import suite_documents
 from jaxrobust.report.suite_tables import write_suite_tables
@@ -83,6 +83,7 @@ def _write(folder: Folder, roots: Sequence[str | Path], out: Path, plots: bool, 
 
     write_card(boards, len(models), out)
     drawn += write_plots(models, boards, out / "plots") + write_suite_plots(suites, out / "plots")
+    drawn += write_study_plots(studies, out / "plots")
   counts = {"boards": len(boards), "suites": len(suites), "zoos": len(zoos), "plots": drawn}
   return Written(page, len(models), len(found.rows), problems=tuple(found.problems), **counts)
 

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from jaxrobust.core.errors import JaxrobustError
 from jaxrobust.core.terminal import csv_text
 from jaxrobust.evaluation.studies.evaluator import RESULTS_FOLDER
-from jaxrobust.evaluation.studies.rows import METRICS, STUDY_FILE, read_index, study_rows
+from jaxrobust.evaluation.studies.rows import HELD_OUT, METRICS, STUDY_FILE, read_index, study_rows
 from jaxrobust.report.formats import latex_table, latex_text, markdown_table, markdown_text
+from jaxrobust.report.plots import COLORS, label, plotting, save_figure
 from jaxrobust.report.site import write_if_new
 from jaxrobust.results.cell import safe_name
 
@@ -127,4 +129,32 @@ def study_document(study: Study) -> dict[str, Any]:
     }
     for row in study.rows
   ]
-  return {"name": study.name, "columns": [TITLES[name] for name in METRICS], "rows": rows}
+  epochs = {name: [{"name": group, "points": points} for group, points in curves] for name, curves in _epochs(study)}
+  return {"name": study.name, "columns": [TITLES[name] for name in METRICS], "rows": rows, "epochs": epochs}
+
+
+def _epochs(study: Study) -> Iterator[tuple[str, list[tuple[str, list[list[float]]]]]]:
+  """Yields held-out accuracy over epochs in per cent, of the groups with at least two epochs."""
+  for name in HELD_OUT:
+    curves = [(row["group"], [[x, round(100 * y, 2)] for x, y in row["epochs"][name]]) for row in study.rows]
+    if curves := [(group, points) for group, points in curves if len(points) > 1]:
+      yield name, curves
+
+
+def write_study_plots(studies: Sequence[Study], out: Path) -> int:
+  """Draws held-out accuracy over epochs, a figure per study and kind of accuracy; returns how many."""
+  drawn = 0
+  with plotting() as plt:
+    for study in studies:
+      for name, curves in _epochs(study):
+        figure, axes = plt.subplots(figsize=(5.2, 3.6))
+        for color, (group, points) in zip(itertools.cycle(COLORS), curves, strict=False):
+          axes.plot(*zip(*points, strict=True), color=color, label=label(group))
+        axes.set_xlabel("epoch")
+        axes.set_ylabel(f"{name} accuracy on held-out examples, %")
+        axes.set_title(label(study.name, 60))
+        axes.legend(frameon=False, fontsize=7)
+        save_figure(figure, out / safe_name(f"epochs-{study.name}-{name}"))
+        plt.close(figure)
+        drawn += 1
+  return drawn

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import time
 
 import numpy as np
@@ -43,6 +44,9 @@ def study(tmp_path_factory):
         flags = np.arange(20) < right
         cell = Cell(model=name, data="digits", condition=condition, attack=attack, eps=eps, n=20)
         save_result(out / "results", result(cell, {"correct": flags, "robust": flags}))
+      log = [{"step": 4 * epoch, "epoch": epoch, "clean": 0.5, "robust": epoch / 10 + seed / 5} for epoch in (1, 2)]
+      (out / "models" / name).mkdir(parents=True)
+      (out / "models" / name / "train.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in log))
   save_index(out, "small", EvalSpec(corruptions=("fog",), severities=(1,)), runs)
   return out
 
@@ -80,6 +84,16 @@ def test_tables_in_three_formats_say_what_the_cells_say(site):
 def test_the_results_folder_of_a_study_shows_it_as_well(study, tmp_path):
   write_report(study / "results", tmp_path / "site")
   assert (tmp_path / "site" / "tables" / "study-small.md").exists()
+
+
+def test_accuracy_over_epochs_is_the_mean_of_the_runs(study, tmp_path):
+  pytest.importorskip("matplotlib")
+  assert write_report(study, tmp_path / "site", plots=True).plots >= 2
+  assert (tmp_path / "site" / "plots" / "epochs-small-robust.pdf").exists()
+  text = (tmp_path / "site" / "data" / "index.js").read_text()
+  (document,) = json.loads(text.partition("(")[2].rpartition(")")[0])["studies"]
+  curves = {one["name"]: one["points"] for one in document["epochs"]["robust"]}
+  assert curves == {"plain": [[1, 20], [2, 30]], HOSTILE: [[1, 20], [2, 30]], "single": [[1, 10], [2, 20]]}
 
 
 def test_a_damaged_index_is_a_finding_and_no_error(study, tmp_path):

@@ -24,6 +24,7 @@ from jaxrobust.training.logs import read_log
 
 METRICS = ("clean", "pgd-20", "mm5", "corruptions")
 STUDY_FILE = "study.json"
+HELD_OUT = ("clean", "robust")
 
 
 def save_index(out: str | Path, study: str, spec: EvalSpec, runs: Sequence[Mapping[str, Any]]) -> None:
@@ -78,6 +79,7 @@ def _cells_of(name: str, root: Path) -> list[Result]:
 def study_rows(out: str | Path, known: dict[str, dict[str, float]] | None = None) -> list[dict[str, Any]]:
   """Returns a row per group: mean and standard deviation of each metric over its runs, and the gain over its opponent.
 
+  Curves over epochs are those of the held-out examples (ARES-Bench's figure 6), where some were held out.
   `known` remembers the metrics of networks with all their cells, so that these are read once when it is passed again.
   """
   index, root = read_index(out), Path(out) / RESULTS_FOLDER
@@ -88,15 +90,14 @@ def study_rows(out: str | Path, known: dict[str, dict[str, float]] | None = None
   for run in index["runs"]:
     if run["judged"]:
       group = groups.setdefault(run["group"], {"group": run["group"], "against": run["against"], "runs": []})
-      seconds = sum(
-        entry.get("seconds", 0.0) for entry in read_log(Path(out) / MODELS_FOLDER / run["name"] / "train.jsonl")
-      )
+      log = read_log(Path(out) / MODELS_FOLDER / run["name"] / "train.jsonl")
+      seconds = sum(entry.get("seconds", 0.0) for entry in log)
       metrics = known.get(run["name"]) or network_metrics(_cells_of(run["name"], root), conditions)
       if len(metrics) == len(METRICS) - (not conditions):
         known[run["name"]] = metrics
       judged = suite_metrics(root / safe_name(run["name"])) if spec.get("suite") else {}
       if metrics or judged:
-        group["runs"].append({**metrics, "seconds": seconds, "suite": judged})
+        group["runs"].append({**metrics, "seconds": seconds, "suite": judged, "epochs": held_out(log)})
   for group in groups.values():
     group["metrics"] = {name: _spread([run[name] for run in group["runs"] if name in run]) for name in METRICS}
     names = dict.fromkeys(name for run in group["runs"] for name in run["suite"])
@@ -104,12 +105,29 @@ def study_rows(out: str | Path, known: dict[str, dict[str, float]] | None = None
       name: _spread([run["suite"][name] for run in group["runs"] if name in run["suite"]]) for name in names
     }
     group["seconds"] = _spread([run["seconds"] for run in group["runs"]])
+    group["epochs"] = {name: _mean_curve([run["epochs"][name] for run in group["runs"]]) for name in HELD_OUT}
   for group in groups.values():
     other = groups.get(group["against"])
     against = other["suite"] if other else {}
     group["suite_gain"] = {name: _gain(value, against.get(name)) for name, value in group["suite"].items()}
     group["gain"] = {name: _gain(group["metrics"][name], other["metrics"][name] if other else None) for name in METRICS}
   return list(groups.values())
+
+
+def held_out(log: Sequence[Mapping[str, Any]]) -> dict[str, dict[float, float]]:
+  """Returns the accuracies on held-out examples after each epoch, from the log of a run.
+
+  >>> held_out([{"step": 9, "loss": 1.0}, {"step": 9, "epoch": 1, "clean": 0.5, "robust": 0.25}])
+  {'clean': {1.0: 0.5}, 'robust': {1.0: 0.25}}
+  """
+  looks = [entry for entry in log if all(isinstance(entry.get(key), int | float) for key in ("epoch", *HELD_OUT))]
+  return {name: {float(entry["epoch"]): float(entry[name]) for entry in looks} for name in HELD_OUT}
+
+
+def _mean_curve(curves: Sequence[Mapping[float, float]]) -> list[tuple[float, float]]:
+  """Returns the mean over runs at every epoch that all of them have."""
+  shared = sorted(set.intersection(*map(set, curves))) if curves else []
+  return [(epoch, float(np.mean([curve[epoch] for curve in curves]))) for epoch in shared]
 
 
 def _spread(values: Sequence[float]) -> tuple[float, float] | None:

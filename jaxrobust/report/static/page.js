@@ -1,7 +1,7 @@
 "use strict";
 // The leaderboard page. Text from results reaches the document as text nodes only, never as markup.
 const JR = (() => {
-  const PAGE = 50, MOST = 4, COLUMNS = 8, PICTURES = 12;
+  const SERIES = 6, PAGE = 50, MOST = 4, COLUMNS = 8, PICTURES = 12;
   // A phone sees the numbers first: filters are folded, drawings as wide as the screen.
   const NARROW = matchMedia("(max-width: 42rem)");
   const room = (most) => Math.max(Math.min(most, document.documentElement.clientWidth - 58), 280);
@@ -520,12 +520,15 @@ const JR = (() => {
     return h("td", {}, percent(mean) + (spread === null ? "" : ` ± ${percent(spread)}`), gain === null ? null : h("span", { class: "gain" }, `${gain < 0 ? "−" : "+"}${percent(Math.abs(gain))}`));
   }
 
+  const epochCharts = (study) => h("div", { class: "charts" }, Object.entries(study.epochs).map(([name, series]) =>
+    lineChart(`${study.name}: ${name} accuracy on held-out examples after each epoch`, "epoch", series.slice(0, 2 * SERIES))));
+
   function showStudies() {
     const tables = index.studies.map((study) => {
       const rows = study.rows.map((row) => h("tr", {}, h("th", { scope: "row", class: "name" }, named(row.group)), h("td", { class: "left" }, row.against ? named(row.against) : "–"),
         h("td", {}, String(row.runs)), row.numbers.map(studyCell), h("td", {}, row.seconds === null ? "–" : row.seconds.toFixed(0))));
       const heads = ["runs", ...study.columns, "training, s"].map((name) => h("th", { scope: "col" }, name));
-      return [h("h2", {}, named(study.name)), table(`${study.name}: accuracy in per cent, mean and deviation over the runs; below it the gain over the technique it is compared with`, [headers("technique", "against"), heads], rows, "board")];
+      return [h("h2", {}, named(study.name)), table(`${study.name}: accuracy in per cent, mean and deviation over the runs; below it the gain over the technique it is compared with`, [headers("technique", "against"), heads], rows, "board"), epochCharts(study)];
     });
     return [h("h1", { tabindex: "-1" }, "Studies"), h("p", { class: "quiet" }, "Networks that differ in one technique, trained and judged alike. A gain that is not larger than the deviations says nothing."), tables];
   }
