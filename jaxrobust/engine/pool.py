@@ -64,7 +64,8 @@ class SlotGroup:
 
   Attributes:
     slots: on the devices; None before the first item.
-    rows: the example in each slot, as a row of the table; -1 for none. fresh: where it came after the last dispatch.
+    rows: the example in each slot, as a row of the table; -1 for none. fresh: where it had not moved before the last
+      dispatch, or came after it.
     flags: of the last dispatch, not read yet.
     judgment: of the last dispatch, if that was a peek.
     active: slots with something in them.
@@ -151,9 +152,11 @@ class Pool:
     found = flags[idle] == FOUND
     if peeked:
       self.rate.add(group.active, int(found.sum()))
-    elif not self.peeking:  # A success at the first point that an item evaluates comes from no move.
-      moved = (group.rows >= 0) & ~group.fresh
-      self.rate.add(int(moved.sum()), int((found & ~group.fresh[idle]).sum()))
+    else:
+      if not self.peeking:  # A success at the first point that an item evaluates comes from no move.
+        moved = (group.rows >= 0) & (~group.fresh | (self.program.steps > 1))
+        self.rate.add(int(moved.sum()), int((found & moved[idle]).sum()))
+      group.fresh[:] = False
     return idle, found
 
   def fit(self, group: SlotGroup, device: Device, draining: bool) -> None:

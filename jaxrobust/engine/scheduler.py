@@ -251,6 +251,8 @@ class Engine:
     group.judgment = None
     if draining:
       pool.fit(group, self.device, draining)
+    elif not peeked and group.active < len(group.rows):
+      return  # More of its slots had fallen idle than items waited: there may be others to share a dispatch with.
     self._send(pool, group, peek=pool.peeking and not peeked)
 
   def _send(self, pool: Pool, group: SlotGroup, peek: bool) -> None:
@@ -262,7 +264,6 @@ class Engine:
       group.slots, group.flags, group.judgment = self.device.peek(*arguments)
     else:
       group.slots, group.flags = self.device.advance(*arguments)
-      group.fresh[:] = False
       self.stats.slot_steps += len(group.rows) * pool.program.steps
     self.stats.dispatches += 1
 

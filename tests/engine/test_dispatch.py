@@ -8,10 +8,15 @@ import numpy as np
 
 from jaxrobust.attacks import norms
 from jaxrobust.attacks.registry import make_attack
+from jaxrobust.core.mesh import make_mesh
 from jaxrobust.core.threat import Norm
 from jaxrobust.core.types import Array, Cost, Probe
 from jaxrobust.engine.api import attack_images
+from jaxrobust.engine.device import Device
 from jaxrobust.engine.options import EngineOptions
+from jaxrobust.engine.pool import Pool, SlotGroup
+from jaxrobust.engine.program import Program
+from jaxrobust.engine.slots import ACTIVE, FOUND
 
 
 def test_long_minimal_attacks_take_four_steps_per_dispatch_unless_told_otherwise(work):
@@ -31,8 +36,7 @@ def test_a_long_tail_runs_on_slots_that_fit_it(work):
     for steps in (20, 200)
   }
   assert tail[20].slot_steps == 2 * 32 * 20, "a short one is not worth another compilation"
-  # That the first 32 have ended is read a turn later.
-  assert tail[200].slot_steps == 32 * 201 + 20 * 199
+  assert tail[200].slot_steps == 32 * 200 + 20 * 200, "no step is made with the slots of the first 32 still there"
   assert tail[200].useful_steps == 50 * 200
 
 
@@ -41,6 +45,30 @@ def test_slots_are_never_more_than_the_examples(work):
   attack = make_attack("pgd", num_steps=3)
   stats = attack_images(attack, classifier, images[:10], labels[:10], eps=1e-6, batch_size=64).stats
   assert stats.slot_steps == 10 * 3
+
+
+def test_slots_that_fall_idle_together_wait_for_the_examples_that_are_still_to_be_read(work):
+  classifier, images, labels = work
+  labels = np.asarray(classifier(images)).argmax(1)
+  attack = make_attack("pgd", num_steps=5)
+  stats = attack_images(attack, classifier, images[:48], labels[:48], eps=1e-6, batch_size=16).stats
+  assert stats.useful_steps == stats.slot_steps == 48 * 5
+
+
+def test_the_rate_of_successes_is_that_of_points_that_were_moved_to():
+  def group(fresh, flags):
+    return SlotGroup(rows=np.arange(4), fresh=np.array(fresh), flags=np.array(flags, np.int8), active=4)
+
+  options = {"samples": 1, "verdict_samples": 1, "mesh": make_mesh(jax.devices()[:1])}
+  pools = [
+    Pool(Program.of(make_attack("pgd"), steps=steps, **options)[0], (), (), (4,), 1, (2, 2, 1), True)
+    for steps in (1, 4)
+  ]
+  for pool in pools:
+    first = group([True, True, True, False], [FOUND, ACTIVE, ACTIVE, FOUND])
+    pool.idle_slots(first, Device(pool.program.mesh))
+    assert not first.fresh.any()
+  assert [(pool.rate.trials, pool.rate.successes) for pool in pools] == [(1, 1), (4, 2)]
 
 
 class Walk(NamedTuple):
