@@ -26,11 +26,10 @@ import jax
 import jax.numpy as jnp
 
 from jaxrobust.attacks import norms
-from jaxrobust.attacks.estimates import check_queries, normal, score_of, steps_within
+from jaxrobust.attacks.estimates import normal, score_of
+from jaxrobust.attacks.query_attack import QueryAttack
 from jaxrobust.attacks.registry import ATTACKS
-from jaxrobust.core.budget import check_norm
-from jaxrobust.core.threat import by_norm
-from jaxrobust.core.types import Access, Array, Cost, LogitsFn, Probe, Problem
+from jaxrobust.core.types import Array, Cost, LogitsFn, Probe, Problem
 
 MOST_TILES = 50
 TILES_PER_PIXEL = 5 / 8
@@ -50,7 +49,7 @@ class BanditsState(NamedTuple):
 
 @ATTACKS.register("bandits")
 @dataclass(frozen=True)
-class Bandits:
+class Bandits(QueryAttack):
   """Gradient priors over time and space.
 
   Example:
@@ -67,25 +66,18 @@ class Bandits:
   step_size: float | None = None
   loss: str = "ce"
   name: str = "bandits"
-  threat = by_norm
-  minimal: ClassVar[bool] = False
-  access: ClassVar[Access] = "score"
-  cost: ClassVar[Cost] = Cost(forward=3, backward=0, parallel=3)
+  _at_the_end: ClassVar[int] = 1
+  _norms: ClassVar[tuple[str, ...]] = tuple(_DEFAULTS)
 
   def __post_init__(self) -> None:
-    check_norm(self.norm, tuple(_DEFAULTS))
-    check_queries(self.name, self.queries, self.cost.forward)
+    super().__post_init__()
     for key, value in _DEFAULTS[self.norm].items():
-      if getattr(self, key) is None:
+      if vars(self)[key] is None:
         object.__setattr__(self, key, value)
 
   @property
-  def max_queries(self) -> int:
-    return self.queries
-
-  @property
-  def num_steps(self) -> int:
-    return steps_within(self.queries, self.cost.forward)
+  def cost(self) -> Cost:
+    return Cost(forward=3, backward=0, parallel=3)
 
   def init(self, problem: Problem) -> BanditsState:
     prior = jnp.zeros(self._prior_shape(problem.image.shape), jnp.float32)

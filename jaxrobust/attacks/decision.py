@@ -19,12 +19,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrobust.attacks import norms
-from jaxrobust.core.budget import check_norm
-from jaxrobust.core.errors import InputError
-from jaxrobust.core.threat import by_norm
+from jaxrobust.attacks.query_attack import QueryAttack
 from jaxrobust.core.threefry import unrolled
-from jaxrobust.core.types import Access, Array, Cost, Problem
-from jaxrobust.core.validation import is_number
+from jaxrobust.core.types import Access, Array, Problem
 
 # Images of noise that are tried before an image of the data set is taken.
 TRIES = 50
@@ -183,28 +180,10 @@ def no_answers(size: int) -> Answers:
   return Answers(jnp.zeros(size, bool), jnp.zeros((), jnp.int32))
 
 
-class DecisionAttack:
-  """The declarations that all of these attacks share; a subclass is a dataclass with `norm` and `queries`."""
+class DecisionAttack(QueryAttack):
+  """The declarations that all of these attacks share; a subclass is a dataclass with `norm`, `queries` and `name`."""
 
-  norm: str
-  queries: int
-  threat = by_norm
   minimal: ClassVar[bool] = True
   access: ClassVar[Access] = "decision"
   needs_start: ClassVar[bool] = True
-  cost: ClassVar[Cost] = Cost(forward=1, backward=0)
   _norms: ClassVar[tuple[str, ...]] = ("l2",)
-
-  def __post_init__(self) -> None:
-    check_norm(self.norm, self._norms)
-    if not is_number(self.queries, int) or self.queries < 1:
-      raise InputError(f"queries must be a whole number of at least 1, got {self.queries!r}")
-
-  @property
-  def num_steps(self) -> int:
-    """Returns the steps, of one query each."""
-    return self.queries
-
-  @property
-  def max_queries(self) -> int:
-    return self.queries

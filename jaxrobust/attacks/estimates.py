@@ -17,7 +17,6 @@ import jax
 import jax.numpy as jnp
 
 from jaxrobust.attacks import losses
-from jaxrobust.core.errors import InputError
 from jaxrobust.core.threefry import unrolled
 from jaxrobust.core.types import Array, Problem
 
@@ -108,18 +107,3 @@ def estimate_gradient(
 
   grad, loss, bad, steep = total(some, pairs, max(PARALLEL // 2, 1))
   return GradientEstimate(grad / pairs, loss / (2 * pairs), bad > 0, steep == 0)
-
-
-def steps_within(queries: int, each: int) -> int:
-  """Returns the steps of `each` queries that a budget allows, with one query left for a last look.
-
-  >>> steps_within(20_000, 201), steps_within(10, 3)
-  (99, 3)
-  """
-  return (queries - 1) // each
-
-
-def check_queries(name: str, queries: int, each: int) -> None:
-  """Raises InputError for a budget that is too small for a step of `each` queries and a look at where it led."""
-  if not isinstance(queries, int) or isinstance(queries, bool) or steps_within(queries, each) < 1:
-    raise InputError(f"attack {name} makes {each} queries a step and one more at the end: queries is {queries!r}")

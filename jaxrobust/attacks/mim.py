@@ -114,7 +114,7 @@ class MIM:
   @property
   def needs_others(self) -> int:
     """Returns how many images of other classes the views are mixed from."""
-    return getattr(self.views, "others", 0)
+    return 0 if self.views is None else self.views.others
 
   @property
   def _at_the_point(self) -> bool:

@@ -25,11 +25,10 @@ import jax.numpy as jnp
 
 from jaxrobust.attacks import losses, norms
 from jaxrobust.attacks.cw import from_tanh_space, to_tanh_space
-from jaxrobust.attacks.estimates import PARALLEL, check_queries, normal, score_of, steps_within, total
+from jaxrobust.attacks.estimates import PARALLEL, normal, score_of, total
+from jaxrobust.attacks.query_attack import QueryAttack
 from jaxrobust.attacks.registry import ATTACKS
-from jaxrobust.core.budget import check_norm
-from jaxrobust.core.threat import by_norm
-from jaxrobust.core.types import Access, Array, Cost, LogitsFn, Probe, Problem
+from jaxrobust.core.types import Array, Cost, LogitsFn, Probe, Problem
 
 _START = 0.001
 _TINY = 1e-7
@@ -44,7 +43,7 @@ class NAttackState(NamedTuple):
 
 @ATTACKS.register("nattack")
 @dataclass(frozen=True)
-class NAttack:
+class NAttack(QueryAttack):
   """Evolution of a normal distribution in tanh space.
 
   Example:
@@ -59,25 +58,11 @@ class NAttack:
   learning_rate: float = 0.02
   loss: str = "margin"
   name: str = "nattack"
-  threat = by_norm
-  minimal: ClassVar[bool] = False
-  access: ClassVar[Access] = "score"
-
-  def __post_init__(self) -> None:
-    check_norm(self.norm, ("linf", "l2"))
-    check_queries(self.name, self.queries, self.cost.forward)
+  _at_the_end: ClassVar[int] = 1
 
   @property
   def cost(self) -> Cost:
     return Cost(self.samples + 1, 0, min(self.samples, PARALLEL))
-
-  @property
-  def max_queries(self) -> int:
-    return self.queries
-
-  @property
-  def num_steps(self) -> int:
-    return steps_within(self.queries, self.cost.forward)
 
   def init(self, problem: Problem) -> NAttackState:
     # The numbers of steps begin at 0: the start has a stream of its own.

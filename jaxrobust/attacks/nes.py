@@ -28,16 +28,13 @@ import jax.numpy as jnp
 from jaxrobust.attacks import norms
 from jaxrobust.attacks.estimates import (
   PARALLEL,
-  check_queries,
   estimate_gradient,
   normal,
   score_of,
-  steps_within,
 )
+from jaxrobust.attacks.query_attack import QueryAttack
 from jaxrobust.attacks.registry import ATTACKS
-from jaxrobust.core.budget import check_norm
-from jaxrobust.core.threat import by_norm
-from jaxrobust.core.types import Access, Array, Cost, LogitsFn, Probe, Problem
+from jaxrobust.core.types import Array, Cost, LogitsFn, Probe, Problem
 
 
 class NESState(NamedTuple):
@@ -60,7 +57,7 @@ class NESState(NamedTuple):
 
 @ATTACKS.register("nes")
 @dataclass(frozen=True)
-class NES:
+class NES(QueryAttack):
   """Estimated gradients from antithetic normal directions.
 
   Example:
@@ -78,25 +75,11 @@ class NES:
   momentum: float = 0.0
   loss: str = "margin"
   name: str = "nes"
-  threat = by_norm
-  minimal: ClassVar[bool] = False
-  access: ClassVar[Access] = "score"
-
-  def __post_init__(self) -> None:
-    check_norm(self.norm, ("linf", "l2"))
-    check_queries(self.name, self.queries, self.cost.forward)
+  _at_the_end: ClassVar[int] = 1
 
   @property
   def cost(self) -> Cost:
     return Cost(2 * self.pairs + 1, 0, min(2 * self.pairs, PARALLEL))
-
-  @property
-  def max_queries(self) -> int:
-    return self.queries
-
-  @property
-  def num_steps(self) -> int:
-    return steps_within(self.queries, self.cost.forward)
 
   def init(self, problem: Problem) -> NESState:
     momentum = jnp.zeros_like(problem.image) if self.momentum else None

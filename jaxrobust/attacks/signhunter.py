@@ -17,15 +17,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 
 from jaxrobust.attacks import losses, norms
-from jaxrobust.attacks.registry import ATTACKS, check_steps
-from jaxrobust.core.budget import check_norm
-from jaxrobust.core.threat import by_norm
-from jaxrobust.core.types import Access, Array, Cost, LogitsFn, Probe, Problem
+from jaxrobust.attacks.query_attack import QueryAttack
+from jaxrobust.attacks.registry import ATTACKS
+from jaxrobust.core.types import Array, LogitsFn, Probe, Problem
 
 
 class SignHunterState(NamedTuple):
@@ -45,7 +44,7 @@ class SignHunterState(NamedTuple):
 
 @ATTACKS.register("signhunter")
 @dataclass(frozen=True)
-class SignHunter:
+class SignHunter(QueryAttack):
   """Divide and conquer over the signs of the gradient.
 
   Example:
@@ -57,22 +56,6 @@ class SignHunter:
   queries: int = 20_000
   loss: str = "margin"
   name: str = "signhunter"
-  threat = by_norm
-  minimal: ClassVar[bool] = False
-  access: ClassVar[Access] = "score"
-  cost: ClassVar[Cost] = Cost(forward=1, backward=0)
-
-  def __post_init__(self) -> None:
-    check_norm(self.norm, ("linf", "l2"))
-    check_steps(self.queries)
-
-  @property
-  def max_queries(self) -> int:
-    return self.queries
-
-  @property
-  def num_steps(self) -> int:
-    return self.queries
 
   def init(self, problem: Problem) -> SignHunterState:
     level = jnp.full((), -1, jnp.int32)

@@ -20,18 +20,17 @@ has its own. ART asks for both directions every time and takes the better one.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from jaxrobust.attacks import losses, norms
 from jaxrobust.attacks.coordinates import shuffled
-from jaxrobust.attacks.registry import ATTACKS, check_steps
-from jaxrobust.core.budget import check_norm
+from jaxrobust.attacks.query_attack import QueryAttack
+from jaxrobust.attacks.registry import ATTACKS
 from jaxrobust.core.registry import unknown_name
-from jaxrobust.core.threat import by_norm
-from jaxrobust.core.types import Access, Array, Cost, LogitsFn, Probe, Problem
+from jaxrobust.core.types import Array, LogitsFn, Probe, Problem
 
 BASES = ("pixel", "dct")
 
@@ -55,7 +54,7 @@ class SimBAState(NamedTuple):
 
 @ATTACKS.register("simba")
 @dataclass(frozen=True)
-class SimBA:
+class SimBA(QueryAttack):
   """Random search along the vectors of a basis.
 
   Example:
@@ -70,24 +69,11 @@ class SimBA:
   frequencies: int | None = None
   loss: str = "ce"
   name: str = "simba"
-  threat = by_norm
-  minimal: ClassVar[bool] = False
-  access: ClassVar[Access] = "score"
-  cost: ClassVar[Cost] = Cost(forward=1, backward=0)
 
   def __post_init__(self) -> None:
-    check_norm(self.norm, ("l2", "linf"))
-    check_steps(self.queries)
+    super().__post_init__()
     if self.basis not in BASES:
       raise unknown_name("basis", self.basis, list(BASES))
-
-  @property
-  def max_queries(self) -> int:
-    return self.queries
-
-  @property
-  def num_steps(self) -> int:
-    return self.queries
 
   def init(self, problem: Problem) -> SimBAState:
     no = jnp.zeros((), bool)

@@ -25,11 +25,10 @@ import jax.numpy as jnp
 import optax
 
 from jaxrobust.attacks import norms
-from jaxrobust.attacks.estimates import PARALLEL, check_queries, estimate_gradient, score_of, signs, steps_within
+from jaxrobust.attacks.estimates import PARALLEL, estimate_gradient, score_of, signs
+from jaxrobust.attacks.query_attack import QueryAttack
 from jaxrobust.attacks.registry import ATTACKS
-from jaxrobust.core.budget import check_norm
-from jaxrobust.core.threat import by_norm
-from jaxrobust.core.types import Access, Array, Cost, LogitsFn, Probe, Problem
+from jaxrobust.core.types import Array, Cost, LogitsFn, Probe, Problem
 
 _ADAM = optax.scale_by_adam(eps=1e-9)
 _STEP_SIZES = {"linf": 0.125, "l2": 0.005}
@@ -45,7 +44,7 @@ class SPSAState(NamedTuple):
 
 @ATTACKS.register("spsa")
 @dataclass(frozen=True)
-class SPSA:
+class SPSA(QueryAttack):
   """Estimated gradients from antithetic random signs, followed by Adam.
 
   Example:
@@ -60,27 +59,16 @@ class SPSA:
   step_size: float | None = None
   loss: str = "margin"
   name: str = "spsa"
-  threat = by_norm
-  minimal: ClassVar[bool] = False
-  access: ClassVar[Access] = "score"
+  _at_the_end: ClassVar[int] = 1
 
   def __post_init__(self) -> None:
-    check_norm(self.norm, ("linf", "l2"))
-    check_queries(self.name, self.queries, self.cost.forward)
+    super().__post_init__()
     if self.step_size is None:
       object.__setattr__(self, "step_size", _STEP_SIZES[self.norm])
 
   @property
   def cost(self) -> Cost:
     return Cost(2 * self.pairs + 1, 0, min(2 * self.pairs, PARALLEL))
-
-  @property
-  def max_queries(self) -> int:
-    return self.queries
-
-  @property
-  def num_steps(self) -> int:
-    return steps_within(self.queries, self.cost.forward)
 
   def init(self, problem: Problem) -> SPSAState:
     return SPSAState(problem.image, _ADAM.init(problem.image), jnp.zeros((), jnp.int32))

@@ -32,7 +32,11 @@ class Views(Protocol):
   Attributes:
     count: how many views there are.
     plain: whether the only view is the image itself.
+    others: images of other classes that views are mixed from.
   """
+
+  @property
+  def others(self) -> int: ...
 
   @property
   def count(self) -> int: ...
@@ -66,6 +70,7 @@ class DiverseInputs:
   probability: float
   smallest: float
   count = 1
+  others: ClassVar[int] = 0
 
   def __post_init__(self) -> None:
     if not 0 <= self.probability <= 1 or not 0 < self.smallest <= 1:
@@ -112,6 +117,7 @@ class Scales:
   """The image over 1, 2, 4, …: `scales` copies."""
 
   scales: int
+  others: ClassVar[int] = 0
 
   @property
   def count(self) -> int:
@@ -172,6 +178,7 @@ class Spectrum:
   rho: float
   noise: float
   plain = False
+  others: ClassVar[int] = 0
 
   @property
   def count(self) -> int:

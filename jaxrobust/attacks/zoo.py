@@ -33,11 +33,10 @@ import jax.numpy as jnp
 from jaxrobust.attacks import const_search, losses
 from jaxrobust.attacks.const_search import ConstSearch, Rounds
 from jaxrobust.attacks.coordinates import shuffled
-from jaxrobust.attacks.estimates import PARALLEL, check_queries
+from jaxrobust.attacks.estimates import PARALLEL
+from jaxrobust.attacks.query_attack import QueryAttack
 from jaxrobust.attacks.registry import ATTACKS
-from jaxrobust.core.budget import check_norm
-from jaxrobust.core.threat import by_norm
-from jaxrobust.core.types import Access, Array, Cost, LogitsFn, Probe, Problem
+from jaxrobust.core.types import Array, Cost, LogitsFn, Probe, Problem
 
 _BETA1, _BETA2, _TINY = 0.9, 0.999, 1e-8
 
@@ -60,7 +59,7 @@ class ZOOState(NamedTuple):
 
 @ATTACKS.register("zoo")
 @dataclass(frozen=True)
-class ZOO:
+class ZOO(QueryAttack):
   """Coordinate descent on the Carlini-Wagner objective.
 
   Example:
@@ -78,25 +77,12 @@ class ZOO:
   confidence: float = 0.0
   abort_early: bool = True
   name: str = "zoo"
-  threat = by_norm
+  _norms: ClassVar[tuple[str, ...]] = ("l2",)
   minimal: ClassVar[bool] = True
-  access: ClassVar[Access] = "score"
-
-  def __post_init__(self) -> None:
-    check_norm(self.norm, ("l2",))
-    check_queries(self.name, self.queries, self.cost.forward)
 
   @property
   def cost(self) -> Cost:
     return Cost(2 * self.coordinates + 1, 0, min(2 * self.coordinates, PARALLEL))
-
-  @property
-  def max_queries(self) -> int:
-    return self.queries
-
-  @property
-  def num_steps(self) -> int:
-    return self.queries // self.cost.forward
 
   @property
   def rounds(self) -> Rounds:
