@@ -29,13 +29,15 @@ if TYPE_CHECKING:
   from jaxrobust.core.types import Problem as Problem
   from jaxrobust.data.registry import list_datasets as list_datasets
   from jaxrobust.data.registry import load_data as load_data
+  from jaxrobust.defenses.registry import list_defenses as list_defenses
+  from jaxrobust.defenses.registry import make_defense as make_defense
+  from jaxrobust.defenses.stored import load_classifier as load_classifier
   from jaxrobust.engine.api import AttackResult as AttackResult
   from jaxrobust.engine.api import attack_images as attack_images
   from jaxrobust.engine.options import EngineOptions as EngineOptions
   from jaxrobust.evaluation.evaluate import evaluate as evaluate
   from jaxrobust.models.registry import list_models as list_models
   from jaxrobust.models.registry import make_model as make_model
-  from jaxrobust.models.zoo import load_classifier as load_classifier
   from jaxrobust.models.zoo import save_classifier as save_classifier
 
 _HOMES = {
@@ -56,12 +58,14 @@ _HOMES = {
   "by_norm": "core.threat",
   "evaluate": "evaluation.evaluate",
   "list_attacks": "attacks.registry",
+  "list_defenses": "defenses.registry",
   "list_datasets": "data.registry",
   "list_models": "models.registry",
-  "load_classifier": "models.zoo",
+  "load_classifier": "defenses.stored",
   "load_data": "data.registry",
   "loss_and_grad": "core.gradients",
   "make_attack": "attacks.registry",
+  "make_defense": "defenses.registry",
   "make_model": "models.registry",
   "save_classifier": "models.zoo",
 }

@@ -14,6 +14,7 @@ from jaxrobust.core.compilation import enable_compilation_cache
 from jaxrobust.core.errors import InputError, StorageError
 
 if TYPE_CHECKING:
+  from jaxrobust.core.classifier import Classifier
   from jaxrobust.engine.api import AttackResult
 
 DEFAULTS = {
@@ -24,6 +25,8 @@ DEFAULTS = {
   "eps": "",
   "n": 0,
   "seed": 0,
+  "defense": "",
+  "oblivious": "",
   "restarts": 1,
   "targets": "",
   "batch_size": 0,
@@ -46,9 +49,9 @@ def run(argv: list[str]) -> int:
   from jaxrobust.attacks.registry import make_attack
   from jaxrobust.core.progress import show
   from jaxrobust.data.registry import load_data
+  from jaxrobust.defenses.stored import load_classifier
   from jaxrobust.engine.api import attack_images
   from jaxrobust.evaluation.preprocess import model_preprocessing
-  from jaxrobust.models.zoo import load_classifier
   from jaxrobust.results import atomic_write, check_writable
 
   attack = make_attack(config.attack, **config.options.to_dict())
@@ -59,7 +62,7 @@ def run(argv: list[str]) -> int:
   if out.is_dir():
     raise StorageError(f"cannot write {out}: it is a folder; name a file in it")
   check_writable(out.parent)
-  classifier = load_classifier(config.model)
+  classifier = _defended(load_classifier(config.model, config.defense), config.oblivious)
   images, labels = data.take(np.arange(len(data)))
   threat = f"{_threat(attack)} {config.attack} {f'at eps {eps}' if eps else 'without a budget'}"
   with show(threat, len(images), quiet=config.quiet) as meter:
@@ -72,6 +75,7 @@ def run(argv: list[str]) -> int:
       targets=_targets(config.targets, labels, classifier.num_classes),
       seed=config.seed,
       restarts=config.restarts,
+      samples=1 if config.oblivious else None,
       batch_size=config.batch_size or None,
       progress=lambda stats: meter(stats.examples),
     )
@@ -82,6 +86,13 @@ def run(argv: list[str]) -> int:
   atomic_write(out, buffer.getvalue())
   print(f"{threat}: {_verdict(attack, result)}; images are in {out}")
   return 0
+
+
+def _defended(classifier: Classifier, oblivious: str) -> Classifier:
+  """Returns the classifier as attacks get to see it: with the gradient that knows of its defense, or the naive one."""
+  if oblivious not in ("", "gradient"):
+    raise InputError(f"oblivious is gradient or empty, got {oblivious!r}; evaluate has images too")
+  return classifier.naive if oblivious else classifier
 
 
 def _budget(attack: Any, asked: str) -> str | None:

@@ -37,6 +37,8 @@ DEFAULTS = {
   "data": "digits32",
   "suite": "basic",
   "only": "",
+  "defense": "",
+  "oblivious": "",
   **SHARED,
   # Empty where a suite has numbers of its own.
   "norm": "",
@@ -67,6 +69,7 @@ def print_plan(config: ConfigDict) -> None:
   from jaxrobust.evaluation.suites.suite import Setting, make_suite
 
   suite = make_suite(config.suite, Setting.of(config.data, config.norm, config.eps, condition=config.condition))
+  suite = suite.oblivious(config.oblivious) if config.oblivious else suite
   for line in plan_lines(suite.only(config.only) if config.only else suite, config.n or None, config.preprocess):
     print(line)
 
@@ -88,6 +91,8 @@ def evaluate_config(config: ConfigDict) -> Report:
     n=config.n or None,
     preprocess=config.preprocess or None,
     partial=config.partial,
+    defense=config.defense,
+    oblivious=config.oblivious,
     condition=config.condition,
     name=config.name or None,
     out=config.out,

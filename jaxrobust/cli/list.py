@@ -1,4 +1,4 @@
-"""`jaxrobust list ares-bench|attacks|corruptions|datasets|models|suites|techniques|zoo [PATTERN]`."""
+"""`jaxrobust list ares-bench|attacks|corruptions|datasets|defenses|models|suites|techniques|zoo [PATTERN]`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import importlib
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.registry import unknown_name
 
-KINDS = ["ares-bench", "attacks", "corruptions", "datasets", "models", "suites", "techniques", "zoo"]
+KINDS = ["ares-bench", "attacks", "corruptions", "datasets", "defenses", "models", "suites", "techniques", "zoo"]
 # Registries whose entries are described by the first line of their docstrings.
 _DOCUMENTED = {
   "attacks": ("jaxrobust.attacks.registry", "ATTACKS"),
@@ -65,6 +65,10 @@ def _entries(kind: str, pattern: str) -> list[tuple[str, str]]:
     from jaxrobust.noises.registry import NOISES
 
     return [(name, _first_line(NOISES[name].apply)) for name in NOISES.matching(pattern)]
+  if kind == "defenses":
+    from jaxrobust.defenses.registry import DEFENSES
+
+    return [(name, f"{_first_line(DEFENSES[name])} [{DEFENSES[name].view()}]") for name in DEFENSES.matching(pattern)]
   module, name = _DOCUMENTED[kind]
   registry = vars(importlib.import_module(module))[name]
   return [(name, _first_line(registry[name])) for name in registry.matching(pattern)]

@@ -23,6 +23,8 @@ COMMON = {
   "processes": "refuse to start with another number of processes; 0 for any",
   "quiet": "true for no progress display",
   "out": "folder for the results; finished cells in it are not computed again",
+  "defense": "that the classifier stands behind, as jpeg,quality=75+bit-depth; see `jaxrobust list defenses`",
+  "oblivious": "empty to attack the defense adaptively; gradient for its naive gradient",
   "json": "true for one line of JSON per row instead of a table",
 }
 
@@ -32,6 +34,7 @@ OWN = {
   "evaluate": {
     "name": "of the model in cells and tables; empty for the folder's name",
     "suite": _SUITE,
+    "oblivious": "empty to attack the defense adaptively; gradient for its naive one, images for those made without it",
     "norm": "linf, l2 or l1, where the suite does not fix it; empty for what is usual",
     "eps": "the budget, where the suite does not fix it; empty for 8/255 in linf, 0.5 in l2, 12 in l1",
     "n": "N examples of each data set, in its pinned order; 0 for what the suite says, or all",

@@ -19,7 +19,7 @@ from jaxrobust.core.errors import InputError
 from jaxrobust.core.progress import ProgressFn, show_all
 
 if TYPE_CHECKING:
-  from jaxrobust.evaluation.transfer import TransferSpec
+  from jaxrobust.evaluation.transfer_job import TransferSpec
   from jaxrobust.results import Result
 
 DEFAULTS = {
@@ -90,12 +90,12 @@ def transfer_config(config: ConfigDict) -> list[Result]:
     raise InputError("transfer needs at least two classifiers: --models FOLDER FOLDER …, or --targets beside them")
   enable_compilation_cache()
   from jaxrobust.data.registry import load_data
+  from jaxrobust.defenses.stored import load_classifier
   from jaxrobust.evaluation.conditions import under
   from jaxrobust.evaluation.context import ModelContext
   from jaxrobust.evaluation.preprocess import model_preprocessing
   from jaxrobust.evaluation.provenance import about_model
   from jaxrobust.evaluation.transfer import run_transfer
-  from jaxrobust.models.zoo import load_classifier
   from jaxrobust.results import check_writable
 
   options = run_options(config, quiet=True)
@@ -133,7 +133,7 @@ def _specs(config: ConfigDict) -> list[TransferSpec]:
   """Returns what is made on each source: what a suite says, or one attack."""
   from jaxrobust.core.budget import Budget
   from jaxrobust.evaluation.suites import attack_entry, targeted
-  from jaxrobust.evaluation.transfer import TransferSpec
+  from jaxrobust.evaluation.transfer_job import TransferSpec
   from jaxrobust.evaluation.transfer_suites import transfer_suite
 
   if config.suite:

@@ -33,7 +33,7 @@ from jaxrobust.core.types import Array
 @functools.partial(
   jax.tree_util.register_dataclass,
   data_fields=("variables",),
-  meta_fields=("apply", "num_classes", "randomized", "input_shape"),
+  meta_fields=("apply", "num_classes", "randomized", "input_shape", "adaptive"),
 )
 @dataclasses.dataclass(frozen=True, repr=False)
 class Classifier:
@@ -45,6 +45,7 @@ class Classifier:
     num_classes: length of a logit vector.
     randomized: whether `apply` uses its key (a randomized defense); deterministic ones ignore it.
     input_shape: (H, W, C) where the architecture fixes it, for checks before compilation.
+    adaptive: answers as `apply` does, with the gradient that an attack should follow; None where that is its own.
   """
 
   variables: Any
@@ -52,6 +53,7 @@ class Classifier:
   num_classes: int
   randomized: bool = False
   input_shape: tuple[int, int, int] | None = None
+  adaptive: Callable[[Any, Array, Array | None], Array] | None = None
 
   def __call__(self, images: Array, key: Array | None = None) -> Array:
     """Returns logits in float32, whatever precision the network computes in."""
@@ -74,6 +76,16 @@ class Classifier:
     if not offered:
       raise InputError("the classifier offers no features: give its module a method `features`, or pass features=")
     return self.apply.features(self.variables, images)  # type: ignore[attr-defined]
+
+  @property
+  def adaptive_view(self) -> Classifier:
+    """What an attack differentiates: the same answers, and the gradient that knows of the defenses."""
+    return self if self.adaptive is None else dataclasses.replace(self, apply=self.adaptive, adaptive=None)
+
+  @property
+  def naive(self) -> Classifier:
+    """The same classifier for attacks that know of no defense: its gradient is that of the defenses themselves."""
+    return dataclasses.replace(self, adaptive=None)
 
   @property
   def module(self) -> Any:
@@ -242,7 +254,9 @@ def choosing(classifier: Classifier, choices: tuple[tuple[int, ...], ...]) -> Cl
   last = max(map(max, choices))
   if last >= classifier.num_classes:
     raise InputError(f"class {last} is none of the classifier's {classifier.num_classes}")
-  return dataclasses.replace(classifier, apply=_ChoiceApply(classifier.apply, choices), num_classes=len(choices))
+  apply = _ChoiceApply(classifier.apply, choices)
+  adaptive = None if classifier.adaptive is None else _ChoiceApply(classifier.adaptive, choices)
+  return dataclasses.replace(classifier, apply=apply, adaptive=adaptive, num_classes=len(choices))
 
 
 def _called(name: str, version: str) -> str:

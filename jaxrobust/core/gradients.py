@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -81,10 +81,21 @@ def loss_and_grad(model: LogitsFn, loss: Loss, image: Array, draw: Array | int =
   return LossAndGrad(value, safe, probe)
 
 
-def bpda(forward: Callable[[Array], Array], backward: Callable[[Array], Array] = lambda x: x) -> Callable:
+def straight_through(value: Array, smooth: Array) -> Array:
+  """Returns `value`, exactly, with the gradient of `smooth`, which must be finite.
+
+  Example:
+    >>> jax.value_and_grad(lambda x: straight_through(jnp.round(x), x**2))(0.7)
+    (Array(1., dtype=float32, weak_type=True), Array(1.4, dtype=float32, weak_type=True))
+  """
+  return jax.lax.stop_gradient(value) + (smooth - jax.lax.stop_gradient(smooth))
+
+
+def bpda(forward: Callable[..., Array], backward: Callable[..., Array] = lambda x, *more: x) -> Callable[..., Array]:
   """`forward` whose gradient is that of `backward`: backward-pass differentiable approximation.
 
-  With the default, the straight-through estimator for quantizers, JPEG and the like.
+  With the default, the straight-through estimator for quantizers, JPEG and the like. Arguments after the first, keys
+  of a randomized defense say, go to both. `forward` need not be differentiable.
 
   Example:
     >>> rounded = bpda(jnp.round)
@@ -92,15 +103,7 @@ def bpda(forward: Callable[[Array], Array], backward: Callable[[Array], Array] =
     (Array(2., dtype=float32, weak_type=True), Array(2., dtype=float32, weak_type=True))
   """
 
-  @jax.custom_vjp
-  def approximated(x: Array) -> Array:
-    return forward(x)
+  def approximated(x: Array, *more: Any) -> Array:
+    return straight_through(forward(jax.lax.stop_gradient(x), *more), backward(x, *more))
 
-  def fwd(x: Array) -> tuple[Array, Array]:
-    return forward(x), x
-
-  def bwd(x: Array, cotangent: Array) -> tuple[Array]:
-    return jax.vjp(backward, x)[1](cotangent)
-
-  approximated.defvjp(fwd, bwd)
   return approximated

@@ -1,6 +1,7 @@
 """What an attack is handed as `model`: no more than the access that it declares.
 
-  gradient  model(image) -> logits, which can be differentiated
+  gradient  model(image) -> logits, which can be differentiated; of a defended classifier its adaptive view, which
+            answers as the classifier does
   score     model(image) -> logits; differentiating them is an error
   decision  model(image) -> whether the goal is met, by the engine's own rule
 An oracle of its own (an argmax, say) would let an attack end at points that the verification calls ties.
@@ -73,10 +74,9 @@ def model_for(
   key = problem.key
   if classifier.randomized:
     key = jax.random.fold_in(jax.random.fold_in(key, _MODEL_STREAM), step)
-  logits = ImageLogits(classifier, key, samples)
   if access == "gradient":
-    return logits
-  scores = Scores(logits, type(attack).__name__, access)
+    return ImageLogits(classifier.adaptive_view, key, samples)
+  scores = Scores(ImageLogits(classifier, key, samples), type(attack).__name__, access)
   return scores if access == "score" else Decisions(scores, problem, targeted)
 
 

@@ -62,8 +62,8 @@ def _step(
 
   def gradient(image: Array, label: Array, goal: Array, key: Array) -> Array:
     loss = losses.bind(attack.loss, Problem(image, label, goal, eps, key))
-    seen = jnp.clip(image + found, 0.0, 1.0)
-    return loss_and_grad(ImageLogits(classifier, key), lambda logits: jnp.minimum(loss(logits), ENOUGH), seen).grad
+    seen, model = jnp.clip(image + found, 0.0, 1.0), ImageLogits(classifier.adaptive_view, key)
+    return loss_and_grad(model, lambda logits: jnp.minimum(loss(logits), ENOUGH), seen).grad
 
   grad = jnp.mean(jax.vmap(gradient)(images, labels, goals, jax.random.split(key, len(images))), axis=0)
   middle = jnp.full_like(found, _MIDDLE)

@@ -11,8 +11,9 @@ from jaxrobust.engine.scheduler import Engine
 from jaxrobust.engine.table import Verdicts
 from jaxrobust.engine.verdicts import VerdictArrays
 from jaxrobust.evaluation.gallery import Gallery
-from jaxrobust.evaluation.job import Arrays, Job, ShareSource
+from jaxrobust.evaluation.job import Arrays, Job, RunOptions, ShareSource
 from jaxrobust.evaluation.judged import judged
+from jaxrobust.evaluation.suites.entry import SuiteEntry
 from jaxrobust.evaluation.verdicts import cell_arrays
 
 
@@ -27,13 +28,13 @@ class AttackRun:
     self.gallery = Gallery(options.save_images, self.verdicts.eps)
     self.job = job
     self.engine = Engine(
-      job.classifier,
+      job.classifier.naive if entry.oblivious == "gradient" else job.classifier,
       entry.schedule,
       ShareSource(data, positions, shape, options.seed if entry.targeted else None),
       eps=search_eps(entry.schedule, eps),
       seed=options.seed,
       targeted=entry.targeted,
-      samples=options.samples,
+      samples=samples_of(options, entry),
       verdict_samples=options.verdict_samples,
       options=options.engine,
       clean=job.context.clean(job.data, str(options)),
@@ -64,6 +65,11 @@ class AttackRun:
       self.gallery.save(path, self.job.data.take(positions[rows])[0], **about, index=positions[rows])
     arrays = cell_arrays(self.verdicts, entry.schedule.minimal, [budget.text for budget in entry.strengths])
     return [judged(self.job.judging, arrays, positions)]
+
+
+def samples_of(options: RunOptions, entry: SuiteEntry) -> int | None:
+  """Returns passes per query; a naive gradient is that of one draw."""
+  return 1 if entry.oblivious == "gradient" and options.samples is None else options.samples
 
 
 def start_pool(job: Job, shape: tuple[int, int, int]) -> ShareSource:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from jaxrobust.core.classifier import Classifier, choosing
+from jaxrobust.core.defense import undefended
 from jaxrobust.data.judging import Judging
 from jaxrobust.data.source import ArraySource, DataSource, SourceView
 from jaxrobust.engine.example import CleanLogits
@@ -84,6 +85,11 @@ class ModelContext:
   @cached_property
   def fingerprint(self) -> str:
     return fingerprint(self.classifier)
+
+  @cached_property
+  def inside(self) -> ModelContext:
+    """Returns the context of the classifier without its defenses."""
+    return ModelContext(undefended(self.classifier), repeated=self.repeated)
 
   def choosing(self, judging: Judging) -> Classifier:
     """Returns the classifier as it chooses among what answers are judged by."""

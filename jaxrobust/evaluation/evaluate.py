@@ -11,10 +11,13 @@ from typing import Any
 import numpy as np
 
 from jaxrobust.core.classifier import Classifier
+from jaxrobust.core.defense import defenses_of
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.validation import check_images
 from jaxrobust.data.registry import load_data
 from jaxrobust.data.source import ArraySource, DataSource
+from jaxrobust.defenses.registry import defended_by, defenses_id
+from jaxrobust.defenses.stored import load_classifier
 from jaxrobust.engine.api import check_classifier
 from jaxrobust.engine.options import EngineOptions
 from jaxrobust.evaluation.context import ModelContext
@@ -25,7 +28,6 @@ from jaxrobust.evaluation.suite_jobs import SuiteJobs, find_jobs, measure_forwar
 from jaxrobust.evaluation.suites.entry import SuiteEntry
 from jaxrobust.evaluation.suites.report import Report, SuiteCell
 from jaxrobust.evaluation.suites.suite import Setting, attack_set, make_suite
-from jaxrobust.models.zoo import load_classifier
 from jaxrobust.results import check_writable
 
 
@@ -61,6 +63,8 @@ def evaluate(
   only: str | None = None,
   preprocess: str | None = None,
   partial: bool = False,
+  defense: str = "",
+  oblivious: str = "",
   announce: Callable[[str], None] | None = None,
   command: Callable[[str], str] | None = None,
 ) -> Report:
@@ -81,6 +85,10 @@ def evaluate(
     only: of the suite's cells those whose `data/condition/attack@eps` matches this shell pattern.
     preprocess: how pictures become arrays (`resize256-crop224`); by default the suite's way, or else the network's own.
     partial: whether metrics may be built on others that are not whole.
+    defense: that the classifier stands behind, as `jpeg,quality=75`, several joined by `+`; part of its name and
+      fingerprint. Attacks know of it (BPDA, EOT), and the defended classifier has the last word.
+    oblivious: `gradient` to follow the naive gradient through the defense, `images` to show images made on the
+      classifier inside it; these cells are named apart and ranked with no others. Empty for adaptive attacks.
     announce: told in lines what will run, what it will cost at the most, and which data is missing.
     command: of a cell, as `only` names it, the command line that computes it again, for its provenance.
 
@@ -100,9 +108,15 @@ def evaluate(
     folder, name = classifier, name or Path(classifier).name
     classifier = load_classifier(folder)
     about, own = about_model(folder, classifier), model_preprocessing(folder)
+  if defense:
+    classifier, text = defended_by(classifier, defense), name or "model"
+    name = f"{text}+{defenses_id(classifier)}"
+  if defenses_of(classifier):
+    about = {**about, "defense": defenses_id(classifier)}
   name_of_data = data if isinstance(data, str) else getattr(data, "name", "arrays")
   setting = Setting.of(name_of_data, norm, eps, condition=condition, side=side_of(classifier))
   wanted = make_suite(suite, setting) if isinstance(suite, str) else attack_set(setting, suite)
+  wanted = wanted.oblivious(oblivious) if oblivious else wanted
   wanted = wanted if only is None else wanted.only(only)
   seen = preprocess or wanted.preprocess or own or preprocessing_for(classifier)
   source = as_source(data, classifier.num_classes, seen)

@@ -2,7 +2,7 @@
 
   attack    a schedule of attacks on a classifier, or none for its clean accuracy
   sequence  the frames of perturbation sequences, none of them attacked
-  transfer  images made against one classifier, shown to others (`transfer`)
+  transfer  images made against one classifier, shown to others (`transfer`); those of the classifier inside a defense
 All share the runner: devices, shards, resume, stopping, verification and progress.
 """
 
@@ -12,22 +12,29 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from jaxrobust.core.classifier import Classifier
+from jaxrobust.core.defense import defenses_of
 from jaxrobust.core.errors import InputError
 from jaxrobust.data.judging import judging_of
 from jaxrobust.data.source import DataSource, SequenceSource
 from jaxrobust.engine.api import fit_schedule
 from jaxrobust.engine.scheduler import SAMPLES
 from jaxrobust.engine.workload import passes_to_the_end
-from jaxrobust.evaluation.attack_job import AttackRun
+from jaxrobust.evaluation.attack_job import AttackRun, samples_of
 from jaxrobust.evaluation.context import ModelContext, condition_of
 from jaxrobust.evaluation.job import Job, JobKind, RunOptions
 from jaxrobust.evaluation.sequence_job import SequenceRun
 from jaxrobust.evaluation.suites.entry import SuiteEntry, schedule_config, threat_config
 from jaxrobust.evaluation.suites.suite import Part
 from jaxrobust.evaluation.targets import among
+from jaxrobust.evaluation.transfer_job import TransferRun, TransferSpec
 from jaxrobust.results import Cell
 
 ATTACK = JobKind(AttackRun, lambda job: 1 + passes_to_the_end(job.entry.schedule)[0])
+SHOWN = JobKind(
+  lambda job, positions: TransferRun(job.context.inside, TransferSpec(job.entry), [job], positions),
+  lambda job: 1 + passes_to_the_end(job.entry.schedule)[0],
+)
 SEQUENCE = JobKind(SequenceRun, SequenceRun.passes, attacks=False)
 
 
@@ -36,7 +43,7 @@ def make_job(
   options: RunOptions, part: Part | None = None,
 ) -> Job:  # fmt: skip
   """Returns the job of an entry, with the configuration that decides its verdicts."""
-  kind = SEQUENCE if isinstance(data, SequenceSource) else ATTACK
+  kind = SEQUENCE if isinstance(data, SequenceSource) else SHOWN if entry.oblivious == "images" else ATTACK
   if not kind.attacks and entry.attack != "none":
     raise InputError(f"{data.name} under {condition_of(data)} is sequences, which are not attacked: use --suite clean")
   if entry.first is not None and entry.first < len(data):
@@ -48,6 +55,8 @@ def make_job(
     raise InputError(f"{data.name} is judged by {judging.text}: it has a clean accuracy or confidence, but no attacks")
   if entry.targeted and kind.attacks and judging.choices is None:
     data = among(data, classifier.num_classes)
+  if entry.oblivious:
+    _check_oblivious(entry, context.classifier)
   fitted = replace(entry, schedule=fit_schedule(entry.schedule, classifier.num_classes, entry.targeted))
   cell = Cell(
     model=model,
@@ -64,8 +73,12 @@ def make_job(
     "model_fingerprint": context.fingerprint,
     "data_fingerprint": data.fingerprint(),
     "precision": options.precision,
-    "samples": _samples(options) if classifier.randomized else 1,
+    "samples": _samples(options, entry) if classifier.randomized else 1,
   }
+  if entry.oblivious:
+    config["oblivious"] = entry.oblivious
+  if kind is SHOWN:
+    config["transfer"] = {"source": "undefended", "source_fingerprint": context.inside.fingerprint}
   if entry.targeted:
     config["targets"] = "random"
   if judging.text:
@@ -73,10 +86,21 @@ def make_job(
   return Job(kind, context, data, fitted, cell, config, Path(root), options, fitted != entry, part)
 
 
-def _samples(options: RunOptions) -> int | list[int | None]:
+def _samples(options: RunOptions, entry: SuiteEntry) -> int | list[int | None]:
   """Returns passes per query and per verdict, as one number where both are the usual one."""
-  usual = options.samples in (None, SAMPLES) and options.verdict_samples == SAMPLES
-  return SAMPLES if usual else [options.samples, options.verdict_samples]
+  samples = samples_of(options, entry)
+  usual = samples in (None, SAMPLES) and options.verdict_samples == SAMPLES
+  return SAMPLES if usual else [samples, options.verdict_samples]
+
+
+def _check_oblivious(entry: SuiteEntry, classifier: Classifier) -> None:
+  """Refuses to ignore a defense that is not there, or in which there is nothing to ignore."""
+  if not defenses_of(classifier):
+    raise InputError("the classifier has no defense to be oblivious of; pass --defense, or leave --oblivious out")
+  if entry.oblivious == "images":
+    TransferSpec(entry)  # Says what it cannot make images with.
+  elif classifier.adaptive is None and not classifier.randomized:
+    raise InputError("the defense's own gradient is its adaptive view: only --oblivious=images ignores it")
 
 
 def _check_classes(data: DataSource, classes: int) -> None:

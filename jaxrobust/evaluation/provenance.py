@@ -12,6 +12,7 @@ from typing import Any
 import jax
 
 from jaxrobust.core.classifier import Classifier
+from jaxrobust.core.defense import undefended
 from jaxrobust.models.registry import MODELS
 from jaxrobust.models.zoo import find_classifier, read_metadata
 
@@ -65,7 +66,7 @@ def _technique(notes: Mapping[str, Any]) -> str | None:
 
 def count_numbers(classifier: Classifier) -> int:
   """Counts trained numbers: all weights, without batch statistics and normalization."""
-  variables = classifier.variables
+  variables = undefended(classifier).variables
   if isinstance(variables, Mapping) and "module" in variables:
     variables = variables["module"]
   if isinstance(variables, Mapping) and "params" in variables:

@@ -196,6 +196,9 @@ def _model_findings(job: Job) -> list[dict[str, Any]]:
   if job.classifier.randomized and job.entry.attack != "none" and "rand" not in job.entry.attack:
     text = "the classifier is randomized; autoattack-rand averages its gradients"
     findings.append({"kind": "randomised", "examples": job.cell.n, "text": text})
+  if job.entry.oblivious:
+    text = "the attack ignores the defense: the number says nothing of how robust the model is"
+    findings.append({"kind": "oblivious", "examples": job.cell.n, "text": text})
   if job.substituted:
     text = "too few classes for DLR; plain margins stand in for it"
     findings.append({"kind": "substituted-loss", "examples": job.cell.n, "text": text})

@@ -24,7 +24,7 @@ from jaxrobust.core.registry import Registry, unknown_name
 from jaxrobust.evaluation.metrics.curves import Curve
 from jaxrobust.evaluation.metrics.proportions import proportion
 from jaxrobust.evaluation.suites.entry import attack_entry, targeted
-from jaxrobust.evaluation.transfer import TransferSpec
+from jaxrobust.evaluation.transfer_job import TransferSpec
 from jaxrobust.results import Result
 from jaxrobust.results.cell import safe_name
 from jaxrobust.results.plain import dumps, plain

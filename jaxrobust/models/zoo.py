@@ -20,6 +20,7 @@ import orbax.checkpoint as ocp
 from flax import linen as nn
 
 from jaxrobust.core.classifier import Classifier
+from jaxrobust.core.defense import defenses_of, undefended
 from jaxrobust.core.errors import CorruptFileError, InputError, StorageError, first_line
 from jaxrobust.core.files import write_json
 from jaxrobust.core.reading import LARGEST_TEXT, loads, read_if_there
@@ -40,16 +41,26 @@ def fingerprint(classifier: Classifier) -> str:
 
   Of an architecture of this package that is all; of any other function or module also the name and version that its
   maker gave. Without a name nothing tells it from another one with these weights, so its fingerprint says `UNNAMED`.
+  Of a defended classifier it is that of the one inside, and the defenses with all their parameters.
   """
   digest = hashlib.sha256(f"{classifier.num_classes} {classifier.randomized}".encode())
-  ours = is_ours(classifier.module)
+  inner, network = [], undefended(classifier)
+  for defense in defenses_of(classifier):
+    digest.update(f"{defense.name} {sorted(defense.config().items())}".encode())
+  ours = is_ours(network.module)
   if not ours:
-    digest.update(f"called {classifier.called!r}".encode())
-  for path, leaf in jax.tree_util.tree_leaves_with_path(classifier.variables):
+    digest.update(f"called {network.called!r}".encode())
+  is_classifier = lambda leaf: isinstance(leaf, Classifier)
+  for path, leaf in jax.tree_util.tree_leaves_with_path(classifier.variables, is_leaf=is_classifier):
+    if isinstance(leaf, Classifier):  # A member of an ensemble.
+      inner.append(fingerprint(leaf))
+      digest.update(inner[-1].encode())
+      continue
     array = np.ascontiguousarray(leaf)
     digest.update(f"{jax.tree_util.keystr(path)} {array.shape} {array.dtype}".encode())
     digest.update(array.tobytes())
-  return ("" if ours or classifier.called else UNNAMED) + digest.hexdigest()[:16]
+  named = (ours or network.called) and not any(one.startswith(UNNAMED) for one in inner)
+  return ("" if named else UNNAMED) + digest.hexdigest()[:16]
 
 
 def is_ours(module: Any) -> bool:
@@ -70,8 +81,12 @@ def save_classifier(
   std: tuple[float, ...] | float = 1.0,
   options: dict[str, Any] | None = None,
   notes: dict[str, Any] | None = None,
+  defense: str = "",
 ) -> pathlib.Path:
-  """Writes weights and metadata; `notes` (how it was trained) are kept and shown, never interpreted."""
+  """Writes weights and metadata; `notes` (how it was trained) are kept and shown, never interpreted.
+
+  `defense` is the text of the defenses that the classifier stands behind, as `jpeg,quality=75`.
+  """
   path = pathlib.Path(folder).absolute()
   metadata = {
     "arch": arch,
@@ -80,6 +95,7 @@ def save_classifier(
     "std": std,
     "options": options or {},
     "notes": notes or {},
+    **({"defense": defense} if defense else {}),
   }
   try:
     path.mkdir(parents=True, exist_ok=True)
@@ -121,7 +137,10 @@ def read_metadata(folder: str | os.PathLike) -> dict[str, Any] | None:
         raise TypeError(f"{key} is {metadata[key]!r}")
     if not is_number(metadata["num_classes"], int) or not 1 <= metadata["num_classes"] <= MOST_CLASSES:
       raise TypeError(f"num_classes is {metadata['num_classes']!r}")
-    return {key: metadata[key] for key in kinds}
+    defense = metadata.get("defense", "")  # Folders of earlier versions have none.
+    if not isinstance(defense, str):
+      raise TypeError(f"defense is {defense!r}")
+    return {**{key: metadata[key] for key in kinds}, "defense": defense}
   except (ValueError, KeyError, TypeError) as error:
     raise CorruptFileError(f"{path} is not a classifier's metadata: {error!r}") from None
 
@@ -139,8 +158,11 @@ def find_classifier(path: str | os.PathLike) -> pathlib.Path:
   return SHIPPED / name if name in shipped() and not folder.exists() else folder
 
 
-def load_classifier(path: str | os.PathLike) -> Classifier:
-  """Loads a classifier from a folder of `save_classifier` or `save_portable`, or one of the package by name."""
+def load_classifier(path: str | os.PathLike, *, bare: bool = False) -> Classifier:
+  """Loads a classifier from a folder of `save_classifier` or `save_portable`, or one of the package by name.
+
+  One that is stored with a defense is loaded by `jaxrobust.load_classifier`, or `bare`, without it.
+  """
   folder = find_classifier(path)
   metadata = read_metadata(folder)
   if metadata is None:
@@ -149,6 +171,8 @@ def load_classifier(path: str | os.PathLike) -> Classifier:
       hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
       raise InputError(f"no classifier at {path}: the folder does not exist{hint}")
     raise InputError(f"no classifier at {path}: {_METADATA} is missing (was the training finished?)")
+  if metadata["defense"] and not bare:
+    raise InputError(f"{path} is stored with the defense {metadata['defense']!r}: use jaxrobust.load_classifier")
   try:
     module = make_model(metadata["arch"], metadata["num_classes"], **metadata["options"])
   except TypeError as error:
@@ -179,13 +203,24 @@ def _restore(folder: pathlib.Path, abstract: Any) -> Any:
 
 
 def save_portable(
-  classifier: str | os.PathLike, folder: str | os.PathLike, notes: dict[str, Any] | None = None
+  classifier: str | os.PathLike,
+  folder: str | os.PathLike,
+  notes: dict[str, Any] | None = None,
+  defense: str | None = None,
 ) -> pathlib.Path:
-  """Writes a saved classifier again as two small files; `notes` are added to (or replace) those it has."""
-  variables = load_classifier(classifier).variables["module"]
+  """Writes a saved classifier again as two small files.
+
+  Args:
+    notes: added to (or in place of) those it has.
+    defense: that it is stored with; its own by default.
+  """
+  variables = load_classifier(classifier, bare=True).variables["module"]
   metadata = read_metadata(find_classifier(classifier))
   assert metadata is not None  # What has been loaded has metadata.
   metadata["notes"] = {**metadata["notes"], **(notes or {})}
+  metadata["defense"] = metadata["defense"] if defense is None else defense
+  if not metadata["defense"]:
+    del metadata["defense"]
   write_weights(folder, variables)
   path = pathlib.Path(folder)
   write_json(path / _METADATA, metadata)

@@ -98,7 +98,7 @@ def _threats(rows: Sequence[CellRow]) -> list[tuple[str, str]]:
   found = {
     (row.threat, row.cell.eps)
     for row in rows
-    if row.threat and row.cell.eps and row.budget is not None and not row.source and row.cell.condition == "clean"
+    if row.threat and row.cell.eps and row.budget is not None and row.adaptive and row.cell.condition == "clean"
   }
   return sorted(found, key=lambda found: (threat_order(found[0]), budget_value(found[1]), found[1]))
 
@@ -185,7 +185,7 @@ def _attacks(rows: Sequence[CellRow], threat: str, eps: str) -> dict[str, Attack
   """Returns number, flags and file of each attack on clean images at one budget; attacks without one have all."""
   found: dict[str, Attacked] = {}
   for row in rows:
-    if row.cell.condition != "clean" or row.threat != threat or row.source:
+    if row.cell.condition != "clean" or row.threat != threat or not row.adaptive:
       continue
     if row.cell.eps == eps:
       found[row.cell.attack] = row.number, row.flags(), (row.path,)

@@ -17,7 +17,7 @@ from jaxrobust.evaluation.metrics.curves import Curve, accuracy_vs_budget, accur
 from jaxrobust.evaluation.metrics.proportions import Proportion, proportion, wilson
 from jaxrobust.results.cell import Cell, Result
 from jaxrobust.results.folder import Folder
-from jaxrobust.results.ids import attack_norm, threat_name, threat_unit, transfer_source
+from jaxrobust.results.ids import attack_norm, oblivious_by, threat_name, threat_unit, transfer_source
 from jaxrobust.results.reader import find_items, read_results
 from jaxrobust.results.rows import budget_value, describe_model, parse_corruption, published_as
 
@@ -61,6 +61,15 @@ class CellRow:
   @property
   def source(self) -> str | None:
     return transfer_source(self.cell.attack)
+
+  @property
+  def oblivious(self) -> str | None:
+    return oblivious_by(self.cell.attack)
+
+  @property
+  def adaptive(self) -> bool:
+    """Tells whether the attack was made on this very model, by somebody who knew it."""
+    return self.source is None and self.oblivious is None
 
   @property
   def corruption(self) -> tuple[str, int] | None:

@@ -114,7 +114,8 @@ def transfer_maps(models: Mapping[str, Sequence[CellRow]]) -> list[dict[str, Any
 
 def about_model(rows: Sequence[CellRow]) -> dict[str, Any]:
   """Returns architecture, family, technique, size and publication, each from the first cell that tells."""
-  about: dict[str, Any] = {"arch": None, "family": None, "technique": None, "params": None, "published": {}}
+  about: dict[str, Any] = dict.fromkeys(("arch", "family", "technique", "defense", "params"))
+  about["published"] = {}
   for row in rows:
     for name, value in row.about.items():
       place = about if name in about else about["published"]
@@ -154,6 +155,7 @@ def _cell(row: CellRow) -> dict[str, Any]:
     "norm": row.norm,
     "threat": row.threat,
     "source": row.source,
+    "oblivious": row.oblivious,
     "eps": cell.eps,
     "seed": cell.seed,
     "number": in_percent(row.number),
@@ -175,7 +177,7 @@ def budget_curves(rows: Sequence[CellRow]) -> list[dict[str, Any]]:
   clean: dict[str, float] = {}
   for row in rows:
     cell = row.cell
-    if cell.condition != "clean" or row.source:
+    if cell.condition != "clean" or not row.adaptive:
       continue
     if cell.attack == "none":
       clean[cell.data] = row.number.value
@@ -200,7 +202,7 @@ def strength_curves(rows: Sequence[CellRow]) -> list[dict[str, Any]]:
   return [
     _curve(row, "strength", row.cell.id, row.strength)
     for row in sorted(rows, key=_order)
-    if row.strength is not None and row.cell.condition == "clean" and not row.source
+    if row.strength is not None and row.cell.condition == "clean" and row.adaptive
   ]
 
 

@@ -1,4 +1,5 @@
-"""What names in a cell say: the norm at the head of an attack's id, a transfer's source, a result's threat."""
+"""What names in a cell say: the norm at the head of an attack's id, a transfer's source, a result's threat, and
+whether the attack knew of the defense."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from typing import Any
 
 from jaxrobust.core.budget import NORMS
 
-_TRANSFER = "transfer:"
+_TRANSFER, _OBLIVIOUS = "transfer:", "oblivious:"
 # Conditions under which no attack is made, whatever the id says.
 SEQUENCE = "sequence-"
 
@@ -20,9 +21,7 @@ def attack_norm(attack: str) -> str | None:
   >>> attack_norm("linf-pgd-20"), attack_norm("transfer:resnet:l2-pgd-20"), attack_norm("none")
   ('linf', 'l2', None)
   """
-  if attack.startswith(_TRANSFER):
-    attack = attack.rpartition(":")[2]
-  norm = attack.split("-")[0]
+  norm = bare_attack(attack).split("-")[0]
   return norm if norm in NORMS else None
 
 
@@ -36,6 +35,30 @@ def transfer_source(attack: str) -> str | None:
   if not attack.startswith(_TRANSFER):
     return None
   return attack.removeprefix(_TRANSFER).rpartition(":")[0] or None
+
+
+@functools.lru_cache(4096)
+def oblivious_by(attack: str) -> str | None:
+  """Returns what an attack on a defended model ignores the defense by: `gradient` or `images`; None if it does not.
+
+  >>> oblivious_by("oblivious:gradient:linf-pgd-20"), oblivious_by("linf-pgd-20")
+  ('gradient', None)
+  """
+  return attack.removeprefix(_OBLIVIOUS).partition(":")[0] if attack.startswith(_OBLIVIOUS) else None
+
+
+def oblivious_id(attack: str, how: str) -> str:
+  """Returns the id of an attack that ignores the defense."""
+  return f"{_OBLIVIOUS}{how}:{attack}"
+
+
+def bare_attack(attack: str) -> str:
+  """Returns an attack's id without where its images are from and what it ignores.
+
+  >>> bare_attack("transfer:my:net:linf-pgd-20"), bare_attack("oblivious:images:l2-fgsm"), bare_attack("none")
+  ('linf-pgd-20', 'l2-fgsm', 'none')
+  """
+  return attack.rpartition(":")[2] if attack.startswith((_TRANSFER, _OBLIVIOUS)) else attack
 
 
 def threat_name(config: Mapping[str, Any], attack: str) -> str | None:

@@ -14,7 +14,7 @@ from jaxrobust.core.budget import Budget
 from jaxrobust.core.condition import parse_corruption
 from jaxrobust.core.errors import CorruptFileError, JaxrobustError
 from jaxrobust.results.cell import Cell, Result, read_document
-from jaxrobust.results.ids import attack_norm, threat_name, transfer_source
+from jaxrobust.results.ids import attack_norm, oblivious_by, threat_name, transfer_source
 from jaxrobust.results.packing import count_flags
 
 # The columns of a row and their DuckDB types.
@@ -29,6 +29,7 @@ COLUMNS = {
   "norm": "VARCHAR",
   "threat": "VARCHAR",
   "source": "VARCHAR",
+  "oblivious": "VARCHAR",
   "eps": "VARCHAR",
   "budget": "DOUBLE",
   "n": "BIGINT",
@@ -44,6 +45,7 @@ COLUMNS = {
   "arch": "VARCHAR",
   "family": "VARCHAR",
   "technique": "VARCHAR",
+  "defense": "VARCHAR",
   "params": "BIGINT",
   "fingerprint": "VARCHAR",
   "precision": "VARCHAR",
@@ -54,7 +56,8 @@ COLUMNS = {
 }
 _COUNTS = ("correct", "robust", "nan", "disagree", "queries")
 _NUMBERS = ("accuracy", "robust_accuracy", "median_distance")
-_NAMES = ("path", "model", "data", "condition", "attack", "threat", "source", "arch", "family", "technique")
+_ABOUT = ("arch", "family", "technique", "defense")
+_NAMES = (*_ABOUT, "path", "model", "data", "condition", "attack", "threat", "source", "oblivious")
 _WORD = 2**63 - 1
 
 
@@ -89,6 +92,7 @@ def make_row(path: str, raw: bytes | Result) -> dict[str, Any]:
     "norm": attack_norm(cell.attack),
     "threat": threat_name(config, cell.attack),
     "source": transfer_source(cell.attack),
+    "oblivious": oblivious_by(cell.attack),
     "eps": cell.eps,
     "budget": budget_value(cell.eps),
     "n": cell.n,
@@ -127,8 +131,8 @@ def describe_model(config: Mapping[str, Any], provenance: Mapping[str, Any]) -> 
   for about in (provenance.get("model"), config.get("model")):
     if isinstance(about, Mapping):
       params = _whole(about.get("params"))
-      return {name: _text(about.get(name)) for name in ("arch", "family", "technique")} | {"params": params}
-  return {"arch": None, "family": None, "technique": None, "params": None}
+      return {name: _text(about.get(name)) for name in _ABOUT} | {"params": params}
+  return dict.fromkeys((*_ABOUT, "params"))
 
 
 def _disagreements(cell: Cell, summary: Mapping[str, Any], examples: Mapping[str, Any]) -> list[dict[str, Any]]:

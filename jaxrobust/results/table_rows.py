@@ -10,7 +10,7 @@ import numpy as np
 from jaxrobust.core.errors import CorruptFileError
 from jaxrobust.core.optional import require
 from jaxrobust.results.folder import Folder
-from jaxrobust.results.ids import attack_norm, transfer_source
+from jaxrobust.results.ids import attack_norm, oblivious_by, transfer_source
 from jaxrobust.results.rows import COLUMNS, budget_value, parse_corruption
 from jaxrobust.results.tables import ACCURACY, ResultTable, read_tables
 
@@ -54,6 +54,7 @@ def _rows(pa: Any, path: str, table: ResultTable) -> Any:
     "attack": [attack for _, attack, _ in table.cells],
     "norm": [attack_norm(attack) for _, attack, _ in table.cells],
     "threat": [attack_norm(attack) for _, attack, _ in table.cells],
+    "oblivious": [oblivious_by(attack) for _, attack, _ in table.cells],
     "source": [transfer_source(attack) for _, attack, _ in table.cells],
     "eps": [eps for _, _, eps in table.cells],
     "budget": [budget_value(eps) for _, _, eps in table.cells],

@@ -17,13 +17,13 @@ import numpy as np
 
 from jaxrobust.data.registry import load_data
 from jaxrobust.data.source import ArraySource, DataSource
+from jaxrobust.defenses.stored import load_classifier
 from jaxrobust.evaluation.conditions import under
 from jaxrobust.evaluation.context import LARGEST_KEPT, condition_of
 from jaxrobust.evaluation.evaluate import evaluate
 from jaxrobust.evaluation.job import RunOptions
 from jaxrobust.evaluation.suites import attack_entry, clean_entry
 from jaxrobust.evaluation.suites.summary import summarize_suite, write_summary
-from jaxrobust.models.zoo import load_classifier
 from jaxrobust.noises.tables import BENCHMARK
 
 RESULTS_FOLDER = "results"

@@ -12,6 +12,8 @@ from jaxrobust.attacks.registry import ATTACKS, attack_config, attack_id, make_a
 from jaxrobust.attacks.schedule import Cascade, CleanPass, Schedule, as_schedule
 from jaxrobust.core.budget import Budget
 from jaxrobust.core.errors import InputError
+from jaxrobust.core.registry import unknown_name
+from jaxrobust.results.ids import oblivious_id
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,8 @@ class SuiteEntry:
     targeted: whether each example has a random wrong class that counts as the only success.
     matrices: whether confidence matrices are wanted for however many classes.
     strengths: of minimal attacks, budgets for which it is kept at which step and query each was first reached.
+    oblivious: of a defended classifier, what the attack is made with as if there were no defense: `gradient` for the
+      naive one through the defense, `images` for images made on the classifier inside; empty for an adaptive attack.
   """
 
   schedule: Schedule
@@ -35,6 +39,7 @@ class SuiteEntry:
   targeted: bool = False
   matrices: bool = False
   strengths: tuple[Budget, ...] = ()
+  oblivious: str = ""
 
   @property
   def title(self) -> str:
@@ -56,6 +61,26 @@ def targeted(entry: SuiteEntry) -> SuiteEntry:
   'linf-bim-20,targeted@8/255'
   """
   return replace(entry, attack=f"{entry.attack},targeted", targeted=True)
+
+
+OBLIVIOUS = ("gradient", "images")
+
+
+def oblivious(entry: SuiteEntry, how: str) -> SuiteEntry:
+  """Returns the same attack by somebody who ignores the defense; one that there is nothing to ignore in as it is.
+
+  A clean pass attacks nothing, and an attack without gradients asks the defended classifier either way.
+
+  >>> oblivious(attack_entry("pgd", "8/255", num_steps=20), "gradient").title
+  'oblivious:gradient:linf-pgd-20@8/255'
+  """
+  if how not in OBLIVIOUS:
+    raise unknown_name("way to ignore a defense", how, list(OBLIVIOUS))
+  if not entry.schedule.stages:
+    return entry
+  if how == "gradient" and not any(stage.attack.access == "gradient" for stage in entry.schedule.stages):
+    return entry
+  return replace(entry, attack=oblivious_id(entry.attack, how), oblivious=how)
 
 
 def attack_entry(

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from jaxrobust.core.budget import Budget, check_norm
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.registry import Registry, unknown_name
-from jaxrobust.evaluation.suites.entry import SuiteEntry
+from jaxrobust.evaluation.suites.entry import SuiteEntry, oblivious
 
 if TYPE_CHECKING:
   from jaxrobust.evaluation.suites.report import Report
@@ -157,6 +157,11 @@ class Suite:
     if not parts:
       raise InputError(f"no cell of {self.name} matches {pattern!r}")
     return replace(self, parts=tuple(parts), whole=self.whole or self.parts)
+
+  def oblivious(self, how: str) -> Suite:
+    """Returns the same attacks by somebody who ignores the defense of the classifier: by its `gradient` or `images`."""
+    parts = tuple(replace(part, entries=tuple(oblivious(one, how) for one in part.entries)) for part in self.parts)
+    return replace(self, parts=parts)
 
   def expected(self, group: str, attacked: bool | None = None) -> int:
     """Returns how many cells the paper has in a group; only those with, or without, an attack if asked for."""

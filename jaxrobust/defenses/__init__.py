@@ -1,0 +1,1 @@
+"""Defenses: `Classifier -> Classifier`, each with the view that an adaptive attack gets of it."""

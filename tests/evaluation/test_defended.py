@@ -1,0 +1,128 @@
+"""Defended classifiers through the engine: attacked by their adaptive view, judged as they are, told apart on disk."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxrobust.cli import attack as attack_command
+from jaxrobust.cli import evaluate as evaluate_command
+from jaxrobust.cli import list as list_command
+from jaxrobust.core.classifier import Classifier
+from jaxrobust.core.errors import InputError, UnknownNameError
+from jaxrobust.defenses.registry import defended_by
+from jaxrobust.engine.options import EngineOptions
+from jaxrobust.evaluation.evaluate import evaluate
+from jaxrobust.evaluation.job import RunOptions
+from jaxrobust.evaluation.suites import attack_entry, clean_entry
+from jaxrobust.models.zoo import save_classifier
+from jaxrobust.report.boards import make_boards
+from jaxrobust.report.cell_rows import read_cell_rows
+from jaxrobust.results.folder import open_folder
+from jaxrobust.results.query import query
+
+RNG = np.random.default_rng(0)
+WEIGHTS = jnp.asarray(RNG.normal(size=(8 * 8 * 3, 3)), jnp.float32)
+IMAGES = RNG.uniform(0.1, 0.9, (24, 8, 8, 3)).astype(np.float32)
+
+
+def linear(weights, images):
+  return images.reshape(len(images), -1) @ weights
+
+
+NETWORK = Classifier.from_function(linear, 3, variables=WEIGHTS, name="linear")
+LABELS = np.asarray(NETWORK(jnp.asarray(IMAGES)).argmax(1))
+PGD = attack_entry("pgd", "12/255", num_steps=5)
+
+
+def run(defense, out, entries=(PGD,), slots=8, **more):
+  options = RunOptions(EngineOptions.for_platform(slots), quiet=True)
+  report = evaluate(NETWORK, (IMAGES, LABELS), entries, defense=defense, out=out, options=options, **more)
+  return [cell.result for cell in report.cells]
+
+
+def test_adaptive_attacks_break_what_a_naive_gradient_cannot(tmp_path):
+  [adaptive] = run("bit-depth,levels=16", tmp_path)
+  [naive] = run("bit-depth,levels=16", tmp_path, oblivious="gradient")
+  [images] = run("bit-depth,levels=16", tmp_path, oblivious="images")
+  for result in (naive, images):
+    assert adaptive.summary["robust"] <= result.summary["robust"]
+    assert result.config["model_fingerprint"] == adaptive.config["model_fingerprint"]
+    assert "oblivious" in [finding["kind"] for finding in result.findings]
+  assert adaptive.summary["robust"] < naive.summary["robust"]
+  assert "zero-gradient" in [finding["kind"] for finding in naive.findings]
+  assert not {"zero-gradient", "oblivious", "disagreement"} & {finding["kind"] for finding in adaptive.findings}
+  assert adaptive.summary["accuracy"] == naive.summary["accuracy"] == images.summary["accuracy"]
+  assert [result.cell.attack for result in (adaptive, naive, images)] == [
+    "linf-pgd-5", "oblivious:gradient:linf-pgd-5", "oblivious:images:linf-pgd-5"
+  ]  # fmt: skip
+  assert {result.cell.model for result in (adaptive, naive, images)} == {"model+bit-depth,levels=16"}
+  assert adaptive.provenance["model"]["defense"] == "bit-depth,levels=16"
+  assert images.config["transfer"]["source_fingerprint"] != images.config["model_fingerprint"]
+
+
+def test_verdicts_are_those_of_the_defended_classifier(tmp_path):
+  defended = defended_by(NETWORK, "jpeg,quality=30")
+  [clean] = run("jpeg,quality=30", tmp_path, [clean_entry()])
+  right = np.asarray(defended(jnp.asarray(IMAGES)).argmax(1)) == LABELS
+  np.testing.assert_array_equal(clean.examples["correct"], right)
+  assert 0 < right.mean() < 1
+
+
+def test_randomized_defenses_give_an_example_the_same_verdict_in_any_batch(tmp_path):
+  one, other = (run("r&p,smallest=0.6", tmp_path / str(slots), slots=slots)[0] for slots in (8, 3))
+  for name in ("correct", "robust", "prediction", "queries"):
+    np.testing.assert_array_equal(one.examples[name], other.examples[name])
+  [naive] = run("r&p,smallest=0.6", tmp_path / "8", oblivious="gradient")
+  assert naive.config["samples"] == [1, 20] and one.config["samples"] == 20
+
+
+def test_attacks_without_gradients_have_nothing_to_ignore(tmp_path):
+  square = attack_entry("square", "12/255", num_steps=5)
+  [plain] = run("jpeg", tmp_path, [square])
+  [same] = run("jpeg", tmp_path, [square], oblivious="gradient")
+  assert plain.cell == same.cell and plain.examples["robust"].tolist() == same.examples["robust"].tolist()
+
+
+def test_what_cannot_be_ignored_is_refused(tmp_path):
+  with pytest.raises(InputError, match="no defense to be oblivious of"):
+    run("", tmp_path, oblivious="images")
+  with pytest.raises(UnknownNameError, match="did you mean 'gradient'"):
+    run("jpeg", tmp_path, oblivious="gradiant")
+  with pytest.raises(InputError, match="smallest perturbation"):
+    run("jpeg", tmp_path, [attack_entry("ddn", norm="l2")], oblivious="images")
+
+
+def test_pages_and_queries_keep_oblivious_cells_apart(tmp_path):
+  run("jpeg", tmp_path, [clean_entry(), PGD])
+  run("jpeg", tmp_path, [clean_entry(), PGD], oblivious="images")
+  [board] = make_boards(read_cell_rows(open_folder(tmp_path)).rows)
+  assert [column.key for column in board.columns] == ["worst", "clean", "linf-pgd-5"]
+  sql = "select attack, oblivious, defense, norm from cells where attack != 'none' order by attack"
+  rows = [tuple(row) for row in query(tmp_path, sql).fillna("").itertuples(index=False)]
+  assert rows == [("linf-pgd-5", "", "jpeg", "linf"), ("oblivious:images:linf-pgd-5", "images", "jpeg", "linf")]
+
+
+@pytest.fixture
+def folder(tmp_path):
+  import jax
+
+  from jaxrobust.models.registry import make_model
+
+  variables = make_model("cnn-a").init(jax.random.key(0), np.zeros((1, 32, 32, 3), np.float32))
+  return save_classifier(tmp_path / "net", "cnn-a", variables, num_classes=10)
+
+
+def test_the_commands_take_defenses(folder, tmp_path, capsys):
+  shared = [f"--model={folder}", "--data=digits32", "--n=8", "--quiet", "--defense=jpeg,quality=50+bit-depth"]
+  out = tmp_path / "results"
+  assert evaluate_command.run([*shared, f"--out={out}", "--suite=clean"]) == 0
+  [cell] = (out / "net+jpeg%2Cquality%3D50+bit-depth").rglob("none.n8.seed0.json")
+  assert "--defense=jpeg,quality=50+bit-depth" in cell.read_text()
+  found = tmp_path / "found.npz"
+  more = ["--options.num_steps=2", "--attack=pgd", f"--out={found}", "--oblivious=gradient"]
+  assert attack_command.run([*shared, *more]) == 0 and found.is_file()
+  with pytest.raises(InputError, match="evaluate has images"):
+    attack_command.run([*shared, "--oblivious=images"])
+  capsys.readouterr()
+  assert list_command.run(["defenses"]) == 0
+  assert "JPEG compression with a quality from 1 to 100. [BPDA]" in capsys.readouterr().out
