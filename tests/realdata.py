@@ -42,7 +42,7 @@ def lite0(folder: pathlib.Path) -> Classifier:
 
 @functools.cache
 def cifar10_network(name: str) -> Classifier:
-  """`resnet20`, `resnet56`, `cnn_a_adv` or `cnn_a_adv4` with its real weights."""
+  """`resnet20`, `resnet56`, `resnet2b_adv`, `kw_base`, `kw_wide`, `cnn_a_adv` or `cnn_a_adv4` with its real weights."""
   return load_cifar_network(ROOT, name)
 
 

@@ -27,7 +27,7 @@ ALLOWED = {
   "engine": BASE | {"attacks"},
   "defenses": BASE | {"models", "noises"},
   "certify": BASE | {"models", "attacks"},  # It may wrap schedules (attacks.schedule).
-  "training": BASE | LEAVES | {"engine"},  # The engine is for validation.
+  "training": BASE | LEAVES | {"engine", "certify"},  # The engine is for validation, bounds are trained on.
   "nas": BASE | LEAVES | {"engine", "training"},
   "evaluation": BASE | LEAVES | MIDDLE,
   "analysis": BASE | LEAVES | MIDDLE | {"evaluation"},

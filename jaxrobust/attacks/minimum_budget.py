@@ -85,8 +85,9 @@ class MinimumBudget:
     return self.start or START[self.norm]
 
   def first(self, example: Example) -> Item | None:
-    bracket = Bracket(0.0, math.inf, 0.0, example.margin, math.nan, math.nan, 0.0, 0.0)
-    return Item(len(self.stages) - 1, example.target, self._first, bracket)
+    bracket = Bracket(example.certified, math.inf, 0.0, example.margin, math.nan, math.nan, 0.0, 0.0)
+    beyond = (1 + self.tolerance) * example.certified
+    return Item(len(self.stages) - 1, example.target, max(self._first, beyond), bracket)
 
   def follow(self, example: Example, item: Item, outcome: Outcome) -> Item | None:
     bracket = Bracket(*item.memo)
@@ -104,14 +105,15 @@ class MinimumBudget:
     narrow = bracket.bounded and bracket.high - bracket.low <= self.tolerance * bracket.high
     if narrow or bracket.used >= self.max_items or bracket.low >= self.largest * self._first:
       return None
-    eps = self._between(bracket) if bracket.bounded else self._grow(bracket)
+    eps = self._between(bracket) if bracket.bounded else self._grow(bracket, example.certified)
     return Item(0, example.target, eps, bracket._replace(used=bracket.used + 1))
 
-  def _grow(self, bracket: Bracket) -> float:
+  def _grow(self, bracket: Bracket, certified: float) -> float:
     """No success yet: a little beyond where the margin should reach zero, farther each time; at most four times."""
     root = bracket.root()
-    if not bracket.low:
-      return min(SCOUTED * root, FARTHEST * self._first) if math.isfinite(root) else 2 * self._first
+    if bracket.low <= certified:  # No failure yet, but of a scout.
+      aim = min(SCOUTED * root, FARTHEST * self._first) if math.isfinite(root) else 2 * self._first
+      return max(aim, (1 + self.tolerance) * certified)
     aim = root * (1 + UP * 3 ** (-bracket.run - 1)) if math.isfinite(root) else 2 * bracket.low
     return min(max(aim, (1 + self.tolerance) * bracket.low), 4 * bracket.low)
 
@@ -153,7 +155,7 @@ class Bracket(NamedTuple):
   """What the attacks so far say of an example's minimum budget.
 
   Attributes:
-    low: the largest budget at which the attack failed.
+    low: the largest budget at which the attack failed, or within which there is nothing to find.
     high: the smallest distance that succeeded.
     near, near_margin, far, far_margin: the two failures with the smallest margins; at first the clean image alone.
     run: how often the last outcome has repeated, negative for failures.

@@ -95,6 +95,7 @@ class Example(NamedTuple):
     eps: the budget of the run.
     ranking: the wrong classes, most likely first.
     margin: of the goal at the clean image.
+    certified: a distance within which it is proved that there is no adversarial image; 0 where nothing is.
   """
 
   position: int
@@ -102,6 +103,7 @@ class Example(NamedTuple):
   eps: float
   ranking: np.ndarray
   margin: float
+  certified: float = 0.0
 
 
 class Schedule(Protocol):

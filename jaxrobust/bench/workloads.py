@@ -43,10 +43,10 @@ def data_folder() -> Path | None:
 
 
 def load_cifar_network(folder: Path, name: str) -> Classifier:
-  """`resnet20`, `resnet56` or `cnn_a_*` with its published weights."""
+  """`resnet20`, `resnet56`, `resnet2b_adv`, `kw_base`, `kw_wide` or `cnn_a_*` with its published weights."""
   with np.load(folder / "weights" / f"cifar10_{name}.npz") as data:
     state = dict(data)
-  arch = "cnn-a" if name.startswith("cnn_a") else name
+  arch = name.partition("_adv")[0].replace("_", "-")
   spec, module = MODELS[arch], make_model(arch)
   variables = from_torch(module, state, spec.input_size)
   return Classifier.from_module(module, variables, mean=spec.mean, std=spec.std, input_shape=spec.input_size)

@@ -45,6 +45,7 @@ DEFAULTS = {
   "eps": "",
   "samples": 0,
   "save_images": 0,
+  "certify": "",
   "partial": False,
   "dry_run": False,
 }
@@ -81,7 +82,13 @@ def evaluate_config(config: ConfigDict) -> Report:
   enable_compilation_cache()
   from jaxrobust.evaluation.evaluate import evaluate
 
-  options = run_options(config, samples=config.samples or None, quiet=config.quiet, save_images=config.save_images)
+  options = run_options(
+    config,
+    samples=config.samples or None,
+    quiet=config.quiet,
+    save_images=config.save_images,
+    certify=config.certify,
+  )
   return evaluate(
     config.model,
     config.data,

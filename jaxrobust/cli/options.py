@@ -39,6 +39,7 @@ OWN = {
     "eps": "the budget, where the suite does not fix it; empty for 8/255 in linf, 0.5 in l2, 12 in l1",
     "n": "N examples of each data set, in its pinned order; 0 for what the suite says, or all",
     "preprocess": "how pictures become arrays, as resize256-crop224-bicubic; empty for the suite's or network's way",
+    "certify": "prove examples robust before attacking them: crown, crown-ibp, ibp, alpha-crown; empty for no",
     "partial": "true to build metrics on others that are not whole; they say so",
     "dry_run": "true to print what the suite asks for, without data or model",
     "only": "only cells whose data/condition/attack@eps matches this shell pattern; empty for all",

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
+from jaxrobust.certify.first import CertifyFirst
 from jaxrobust.engine.api import search_eps
 from jaxrobust.engine.scheduler import Engine
 from jaxrobust.engine.table import Verdicts
 from jaxrobust.engine.verdicts import VerdictArrays
+from jaxrobust.evaluation.certificates import certified_arrays, proved_radii_of
 from jaxrobust.evaluation.gallery import Gallery
 from jaxrobust.evaluation.job import Arrays, Job, RunOptions, ShareSource
 from jaxrobust.evaluation.judged import judged
@@ -27,10 +29,13 @@ class AttackRun:
     self.verdicts = VerdictArrays(len(positions), eps, len(entry.strengths), job.classes)
     self.gallery = Gallery(options.save_images, self.verdicts.eps)
     self.job = job
+    source = ShareSource(data, positions, shape, options.seed if entry.targeted else None)
+    self.radii = proved_radii_of(job, source)
+    schedule = entry.schedule if self.radii is None else CertifyFirst(entry.schedule, tuple(self.radii.tolist()))
     self.engine = Engine(
       job.classifier.naive if entry.oblivious == "gradient" else job.classifier,
-      entry.schedule,
-      ShareSource(data, positions, shape, options.seed if entry.targeted else None),
+      schedule,
+      source,
       eps=search_eps(entry.schedule, eps),
       seed=options.seed,
       targeted=entry.targeted,
@@ -64,6 +69,8 @@ class AttackRun:
       about = {name: self.job.judging.class_of(self.verdicts[name][rows]) for name in ("label", "prediction")}
       self.gallery.save(path, self.job.data.take(positions[rows])[0], **about, index=positions[rows])
     arrays = cell_arrays(self.verdicts, entry.schedule.minimal, [budget.text for budget in entry.strengths])
+    if self.radii is not None:
+      arrays |= certified_arrays(arrays, self.radii, entry.eps)
     return [judged(self.job.judging, arrays, positions)]
 
 

@@ -72,6 +72,7 @@ class ModelContext:
     classifier: what is evaluated.
     about: what is known of it (`arch`, `family`, `technique`, `params`, `notes`), for provenance.
     repeated: fingerprints of the data that several jobs are about; of other data nothing is kept.
+    certificates: distances within which examples were proved robust, by all that decides them.
     command: of a cell, as `data/condition/attack@eps`, the command line that computes it again.
   """
 
@@ -79,6 +80,7 @@ class ModelContext:
   about: Mapping[str, Any] = field(default_factory=dict)
   command: Callable[[str], str] | None = None
   repeated: frozenset[str] = frozenset()
+  certificates: dict[tuple, np.ndarray] = field(default_factory=dict)
   _clean: OrderedDict[tuple, CleanLogits] = field(default_factory=OrderedDict)
   _kept: OrderedDict[str, KeptSource] = field(default_factory=OrderedDict)
 

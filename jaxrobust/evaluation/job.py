@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from jaxrobust.certify.certifier import find_methods
 from jaxrobust.core.classifier import Classifier, check_logits
 from jaxrobust.core.keys import check_seed
 from jaxrobust.data.judging import Judging, judging_of
@@ -41,6 +42,7 @@ class RunOptions:
     process, processes: which share of the examples this process takes.
     quiet: no progress display.
     save_images: how many adversarial images to keep beside each cell that is computed.
+    certify: the bounds by which examples are proved robust before they are attacked; empty for none.
   """
 
   engine: EngineOptions | None = None
@@ -53,11 +55,14 @@ class RunOptions:
   processes: int = 1
   quiet: bool = False
   save_images: int = 0
+  certify: str = ""
 
   def __post_init__(self) -> None:
     check_precision(self.precision)
     check_samples(self.samples, self.verdict_samples)
     check_seed(self.seed)
+    if self.certify:
+      find_methods(self.certify)
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from jaxrobust.engine.api import fit_schedule
 from jaxrobust.engine.scheduler import SAMPLES
 from jaxrobust.engine.workload import passes_to_the_end
 from jaxrobust.evaluation.attack_job import AttackRun, samples_of
+from jaxrobust.evaluation.certificates import certify_config
 from jaxrobust.evaluation.context import ModelContext, condition_of
 from jaxrobust.evaluation.job import Job, JobKind, RunOptions
 from jaxrobust.evaluation.sequence_job import SequenceRun
@@ -83,6 +84,8 @@ def make_job(
     config["targets"] = "random"
   if judging.text:
     config["judging"] = judging.text
+  if options.certify and kind.attacks and fitted.schedule.stages:
+    config["certify"] = certify_config(fitted.schedule, options.certify)
   return Job(kind, context, data, fitted, cell, config, Path(root), options, fitted != entry, part)
 
 

@@ -137,7 +137,9 @@ class Result:
     nan, disagree, softmax: outputs that were not numbers; successes that the verification did not confirm;
       probabilities in place of logits.
     label, clean_prediction, prediction, confidence: the classes, and the probability of the last one.
-    stage: of the schedule that broke it, or -1. broken_at: the step of that stage, or -1 (attacks within a budget).
+    stage: of the schedule that broke it, -1 for none, -2 where it was certified and not attacked.
+    broken_at: the step of that stage, or -1 (attacks within a budget).
+    certified_radius: a distance within which it is proved that nothing breaks it; 0 where nothing was proved.
     queries: forward passes that the attacks really made on it, exact. flat: how often the gradient was zero.
     distance: of the closest adversarial image in the threat's own measure (minimal attacks); infinity without one,
       NaN where the threat defines none.

@@ -52,6 +52,7 @@ _MODULES = (
   "techniques.alp",
   "techniques.averaging",
   "techniques.awp",
+  "techniques.certified",
   "techniques.distill",
   "techniques.ensemble",
   "techniques.free",

@@ -1,0 +1,90 @@
+"""Certificates of the examples of a job, before they are attacked, and what its cell says of them."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from jaxrobust.attacks.minimum_budget import START
+from jaxrobust.attacks.schedule import Schedule
+from jaxrobust.certify.certifier import NORMS, Certifier
+from jaxrobust.certify.first import CERTIFIED_STAGE, PILOT, affordable, pays, proved_radii
+from jaxrobust.core.budget import Budget
+from jaxrobust.core.errors import InputError
+from jaxrobust.data.judging import judging_of
+from jaxrobust.data.source import DataSource
+
+if TYPE_CHECKING:
+  from jaxrobust.evaluation.job import Job, ShareSource
+
+# Examples that are read at once.
+_CHUNK = 256
+
+
+def certify_config(schedule: Schedule, method: str) -> dict[str, Any]:
+  """Returns what a cell's configuration says of its certificates; refuses threats that have none.
+
+  >>> from jaxrobust.attacks.registry import make_attack
+  >>> from jaxrobust.attacks.schedule import as_schedule
+  >>> certify_config(as_schedule(make_attack("pgd", num_steps=5)), "crown")
+  {'method': 'crown', 'pilot': 16}
+  """
+  threat = schedule.stages[0].attack.threat.name
+  if threat not in NORMS:
+    raise InputError(f"there are no certificates against {threat}: certify against {' or '.join(NORMS)}")
+  return {"method": method, "pilot": PILOT}
+
+
+def proved_radii_of(job: Job, source: ShareSource) -> np.ndarray | None:
+  """Returns what is proved of the examples of a job's source, by position; None where nothing is asked for.
+
+  All zeros say that the pilot has proved nothing. Jobs of one classifier share what they have in common.
+  """
+  if "certify" not in job.config or job.cell.n == 0:
+    return None
+  norm, eps = job.entry.schedule.stages[0].attack.threat.name, job.entry.eps
+  minimal = job.entry.schedule.minimal
+  budget = math.inf if minimal or eps is None else eps.value
+  ids = (int(source.positions[0]), len(source)) if len(source) else (0, 0)
+  key = job.config["data_fingerprint"], job.config["certify"]["method"], norm, budget, ids
+  known = job.context.certificates
+  if key not in known:
+    known[key] = _prove(job, source, norm, budget)
+  return known[key]
+
+
+def _prove(job: Job, source: ShareSource, norm: str, budget: float) -> np.ndarray:
+  method = affordable(job.classifier, source.image_shape, job.config["certify"]["method"])
+  certifier = Certifier(job.classifier, source.image_shape, norm, method)
+  start = START[norm] if job.entry.eps is None else job.entry.eps.value
+  radii = np.zeros(len(source))
+  with jax.default_matmul_precision(job.options.precision):
+    pilot = examples_of(job.data, np.arange(min(PILOT, len(job.data))))
+    if not pays(certifier, *pilot, start):
+      return radii
+    for first in range(0, len(source), _CHUNK):
+      rows = np.arange(first, min(first + _CHUNK, len(source)))
+      radii[rows] = proved_radii(certifier, *examples_of(source.data, source.positions[rows]), budget, start)
+  return radii
+
+
+def examples_of(data: DataSource, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+  """Returns images in [0, 1] and what they are judged by."""
+  images, labels = data.take(ids)
+  return images, judging_of(data).choice_of(labels)
+
+
+def certified_arrays(arrays: dict[str, np.ndarray], radii: np.ndarray, eps: Budget | None) -> dict[str, np.ndarray]:
+  """Returns what certificates add to the arrays of a cell: the radius, and the stage of what was not attacked.
+
+  >>> arrays = {"stage": np.array([-1, 2]), "correct": np.array([True, True])}
+  >>> found = certified_arrays(arrays, np.array([0.25, 0.0]), Budget("0.25"))
+  >>> found["stage"].tolist(), found["certified_radius"].tolist()
+  ([-2, 2], [0.25, 0.0])
+  """
+  closed = (radii >= eps.value) if eps is not None and "distance" not in arrays else np.zeros(len(radii), bool)
+  stage = np.where(closed & (arrays["stage"] < 0), CERTIFIED_STAGE, arrays["stage"]).astype(np.int32)
+  return {"stage": stage, "certified_radius": radii.astype(np.float32)}

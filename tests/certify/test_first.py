@@ -1,0 +1,84 @@
+"""Certify first: the same flags for less, and nothing where nothing is proved."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxrobust.attacks.minimum_budget import MinimumBudget
+from jaxrobust.attacks.registry import make_attack
+from jaxrobust.attacks.schedule import as_schedule
+from jaxrobust.certify.certifier import Certifier, certified_radii
+from jaxrobust.certify.first import CERTIFIED_STAGE, CertifyFirst, affordable, pays
+from jaxrobust.core.classifier import Classifier
+from jaxrobust.engine.api import attack_images
+from jaxrobust.evaluation.evaluate import evaluate
+from jaxrobust.evaluation.job import RunOptions
+from jaxrobust.evaluation.suites.entry import attack_entry
+from jaxrobust.results import load_result
+
+SHAPE = (2, 2, 1)
+WEIGHTS = np.random.default_rng(5).normal(size=(4, 6)), np.random.default_rng(6).normal(size=(6, 3))
+
+
+def _logits(images: jax.Array) -> jax.Array:
+  first, second = (jnp.asarray(one, jnp.float32) for one in WEIGHTS)
+  return jax.nn.relu((images.reshape(len(images), -1) - 0.5) @ first) @ second
+
+
+MODEL = Classifier.from_function(_logits, 3, name="small")
+IMAGES = np.random.default_rng(7).uniform(size=(40, *SHAPE)).astype(np.float32)
+LABELS = np.asarray(MODEL(IMAGES)).argmax(1)
+LABELS[::7] = (LABELS[::7] + 1) % 3
+
+
+def _run(certify: str, out, share: tuple[int, int] = (0, 1)):  # type: ignore[no-untyped-def]
+  options = RunOptions(quiet=True, certify=certify, process=share[0], processes=share[1])
+  entries = [attack_entry("pgd", "0.05", num_steps=10), attack_entry("mm5", "0.05")]
+  return evaluate(MODEL, (IMAGES, LABELS), entries, out=out, options=options)
+
+
+def test_the_same_flags_without_attacking_what_is_proved(tmp_path) -> None:  # type: ignore[no-untyped-def]
+  plain, proved = _run("", tmp_path / "plain"), _run("crown", tmp_path / "proved")
+  for before, after in zip(plain.cells, proved.cells, strict=True):
+    old, new = before.result.examples, after.result.examples
+    assert (old["robust"] == new["robust"]).all() and (old["correct"] == new["correct"]).all()
+    closed = new["certified_radius"] >= np.float32(0.05)
+    assert closed.sum() > 5 and new["robust"][closed & new["correct"]].all()
+    assert (new["stage"][closed] == CERTIFIED_STAGE).all() and (new["queries"][closed] == 0).all()
+    assert (old["queries"][~closed] == new["queries"][~closed]).all()
+    assert new["queries"].sum() < 0.7 * old["queries"].sum()
+    assert after.result.config["certify"] == {"method": "crown", "pilot": 16}
+  # Two processes find what one does.
+  for share in range(2):
+    _run("crown", tmp_path / "shared", (share, 2))
+  for cell in proved.cells:
+    path = cell.result.cell.path(tmp_path / "shared")
+    assert load_result(path).examples["stage"].tolist() == cell.result.examples["stage"].tolist()
+
+
+def test_nothing_is_asked_where_the_pilot_proves_nothing() -> None:
+  certifier = Certifier(MODEL, SHAPE)
+  assert pays(certifier, IMAGES[:16], LABELS[:16], 0.05)
+  assert not pays(certifier, IMAGES[:16], LABELS[:16], 0.9)
+  wide = Classifier.from_function(
+    lambda x: jax.nn.relu(jax.nn.relu(jnp.repeat(x.reshape(len(x), -1), 4000, 1)))[:, :2], 2
+  )
+  assert affordable(wide, SHAPE, "crown") == "crown-ibp" and affordable(wide, SHAPE, "ibp") == "ibp"
+
+
+def test_a_search_begins_at_the_certified_radius() -> None:
+  """Budgets below the radius are not tried, and the answer is the same within the search's tolerance."""
+  search = MinimumBudget(make_attack("bim", num_steps=20), start=0.05)
+  images, labels = IMAGES[1:7], LABELS[1:7]
+  plain = attack_images(search, MODEL, images, labels)
+  certifier = Certifier(MODEL, SHAPE)
+  radii = np.nan_to_num(certified_radii(certifier, images, labels, 0.05))
+  first = attack_images(CertifyFirst(search, tuple(radii.tolist())), MODEL, images, labels)
+  assert (first.distance > radii).all()
+  found = plain.distance < 0.3  # Beyond, failures at a budget say little: the box is in the way.
+  np.testing.assert_allclose(first.distance[found], plain.distance[found], rtol=0.03)
+  assert first.queries[found].sum() <= 1.1 * plain.queries[found].sum()
+  told = CertifyFirst(as_schedule(make_attack("pgd")), (0.1,) * 6)
+  assert attack_images(told, MODEL, images, labels, eps=0.1).queries.sum() == 0
