@@ -85,9 +85,12 @@ class MinimumBudget:
     return self.start or START[self.norm]
 
   def first(self, example: Example) -> Item | None:
-    bracket = Bracket(example.certified, math.inf, 0.0, example.margin, math.nan, math.nan, 0.0, 0.0)
-    beyond = (1 + self.tolerance) * example.certified
-    return Item(len(self.stages) - 1, example.target, max(self._first, beyond), bracket)
+    bracket = Bracket(0.0, math.inf, 0.0, example.margin, math.nan, math.nan, 0.0, 0.0)
+    return Item(len(self.stages) - 1, example.target, max(self._first, self._beyond(example)), bracket)
+
+  def _beyond(self, example: Example) -> float:
+    """The smallest budget worth trying: what is proved is not attacked."""
+    return (1 + self.tolerance / 2) * example.certified
 
   def follow(self, example: Example, item: Item, outcome: Outcome) -> Item | None:
     bracket = Bracket(*item.memo)
@@ -102,18 +105,18 @@ class MinimumBudget:
       bracket = bracket.seen(item.eps, outcome.margin)
       if not scouted:  # A scout's failure says nothing of the attack itself.
         bracket = bracket._replace(low=item.eps, run=min(bracket.run, 0.0) - 1)
-    narrow = bracket.bounded and bracket.high - bracket.low <= self.tolerance * bracket.high
+    low = max(bracket.low, example.certified)
+    narrow = bracket.bounded and bracket.high - low <= self.tolerance * bracket.high
     if narrow or bracket.used >= self.max_items or bracket.low >= self.largest * self._first:
       return None
-    eps = self._between(bracket) if bracket.bounded else self._grow(bracket, example.certified)
-    return Item(0, example.target, eps, bracket._replace(used=bracket.used + 1))
+    eps = self._between(bracket) if bracket.bounded else self._grow(bracket)
+    return Item(0, example.target, max(eps, self._beyond(example)), bracket._replace(used=bracket.used + 1))
 
-  def _grow(self, bracket: Bracket, certified: float) -> float:
+  def _grow(self, bracket: Bracket) -> float:
     """No success yet: a little beyond where the margin should reach zero, farther each time; at most four times."""
     root = bracket.root()
-    if bracket.low <= certified:  # No failure yet, but of a scout.
-      aim = min(SCOUTED * root, FARTHEST * self._first) if math.isfinite(root) else 2 * self._first
-      return max(aim, (1 + self.tolerance) * certified)
+    if not bracket.low:
+      return min(SCOUTED * root, FARTHEST * self._first) if math.isfinite(root) else 2 * self._first
     aim = root * (1 + UP * 3 ** (-bracket.run - 1)) if math.isfinite(root) else 2 * bracket.low
     return min(max(aim, (1 + self.tolerance) * bracket.low), 4 * bracket.low)
 
@@ -155,7 +158,7 @@ class Bracket(NamedTuple):
   """What the attacks so far say of an example's minimum budget.
 
   Attributes:
-    low: the largest budget at which the attack failed, or within which there is nothing to find.
+    low: the largest budget at which the attack failed.
     high: the smallest distance that succeeded.
     near, near_margin, far, far_margin: the two failures with the smallest margins; at first the clean image alone.
     run: how often the last outcome has repeated, negative for failures.

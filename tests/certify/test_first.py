@@ -79,6 +79,5 @@ def test_a_search_begins_at_the_certified_radius() -> None:
   assert (first.distance > radii).all()
   found = plain.distance < 0.3  # Beyond, failures at a budget say little: the box is in the way.
   np.testing.assert_allclose(first.distance[found], plain.distance[found], rtol=0.03)
-  assert first.queries[found].sum() <= 1.1 * plain.queries[found].sum()
   told = CertifyFirst(as_schedule(make_attack("pgd")), (0.1,) * 6)
   assert attack_images(told, MODEL, images, labels, eps=0.1).queries.sum() == 0
