@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jaxrobust.certify.intervals import Interval, propagate, walk
+from jaxrobust.certify.intervals import BoundInterval, propagate, walk
 from jaxrobust.certify.program import NetworkProgram
 from jaxrobust.certify.region import Region
 from jaxrobust.certify.relaxation import Constants, Lines, relaxed_relu, relu_lines
@@ -91,12 +91,12 @@ def lower_bounds(program: NetworkProgram, region: Region, rows: Array, method: B
   return jax.vmap(functools.partial(_below, region))(*pulled)
 
 
-def layer_bounds(program: NetworkProgram, region: Region, method: BoundMethod) -> list[Interval]:
+def layer_bounds(program: NetworkProgram, region: Region, method: BoundMethod) -> list[BoundInterval]:
   """Returns bounds of what goes into each maximum, in order."""
-  found: list[Interval] = []
+  found: list[BoundInterval] = []
   fresh = _without_maxima_before(program)
 
-  def bounded(number: int, before: Interval) -> Interval:
+  def bounded(number: int, before: BoundInterval) -> BoundInterval:
     exact = region.norm == "linf" and fresh[number]  # Intervals are exact for one affine function of a box.
     if method.layers and method.backward and not exact:
       lines = [relu_lines(one, method.parallel) for one in found]
@@ -105,7 +105,7 @@ def layer_bounds(program: NetworkProgram, region: Region, method: BoundMethod) -
     return before
 
   center, radius = region.interval
-  propagate(program, Interval(center[None], radius[None]), bounded)
+  propagate(program, BoundInterval(center[None], radius[None]), bounded)
   return found
 
 
@@ -144,8 +144,13 @@ def _below(region: Region, slope: Array, constants: Constants) -> Bound:
 
 
 def _tightened(
-  program: NetworkProgram, region: Region, lines: Sequence[Lines], number: int, before: Interval, method: BoundMethod
-) -> Interval:
+  program: NetworkProgram,
+  region: Region,
+  lines: Sequence[Lines],
+  number: int,
+  before: BoundInterval,
+  method: BoundMethod,
+) -> BoundInterval:
   """Returns bounds of a layer by rows of their own for its neurons, or for those whose sign is open."""
   shape, size = before.center.shape, math.prod(before.center.shape)
   pulled = _pullback(program, region, lines, number)
@@ -165,10 +170,10 @@ def _tightened(
   else:
     low, high = _of_open_neurons(jax.vmap(both), before, chunk, method.meet)
   low, high = low.reshape(shape), high.reshape(shape)
-  return before.meet(low, high) if method.meet else Interval.between(low, high)
+  return before.meet(low, high) if method.meet else BoundInterval.between(low, high)
 
 
-def _of_open_neurons(both: Any, before: Interval, chunk: int, skip: bool) -> tuple[Array, Array]:
+def _of_open_neurons(both: Any, before: BoundInterval, chunk: int, skip: bool) -> tuple[Array, Array]:
   """Returns flat bounds of the neurons whose sign is open (of all, where none may be skipped); others keep theirs."""
   low, high = before.lower.ravel(), before.upper.ravel()
   size = low.size
@@ -185,7 +190,7 @@ def _of_open_neurons(both: Any, before: Interval, chunk: int, skip: bool) -> tup
   return low, high
 
 
-def _from_last_relus(program: NetworkProgram, region: Region, layers: Sequence[Interval], rows: Array) -> Bound:
+def _from_last_relus(program: NetworkProgram, region: Region, layers: Sequence[BoundInterval], rows: Array) -> Bound:
   """Returns IBP's bounds of rows, which the last affine part is merged with."""
   after = [jnp.zeros_like(one.center) for one in layers]
 
@@ -212,7 +217,7 @@ _STEP = 0.2
 
 
 def _improved(
-  program: NetworkProgram, region: Region, layers: Sequence[Interval], lines: list[Lines], ascents: int, row: Array
+  program: NetworkProgram, region: Region, layers: Sequence[BoundInterval], lines: list[Lines], ascents: int, row: Array
 ) -> Bound:
   """Returns the best bound of one row along an ascent by the sign of the gradient on the slopes of the lines below."""
 

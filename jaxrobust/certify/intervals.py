@@ -1,6 +1,6 @@
 """Walking through a network: with intervals (IBP), or with the affine function between its maxima.
 
-Interval bound propagation (Gowal et al. 2018, arXiv:1810.12715) carries a center c and a radius r. An affine operation
+BoundInterval bound propagation (Gowal et al. 2018, arXiv:1810.12715) carries a center c and a radius r. An affine operation
 A x + b sends them to A c + b and |A| r; a maximum is monotone in both arguments, so it is taken at the ends.
 """
 
@@ -15,7 +15,7 @@ from jaxrobust.certify.program import LINEAR, NetworkProgram, Operation, read
 from jaxrobust.core.types import Array
 
 
-class Interval(NamedTuple):
+class BoundInterval(NamedTuple):
   """Values between center - radius and center + radius."""
 
   center: Array
@@ -30,31 +30,33 @@ class Interval(NamedTuple):
     return self.center + self.radius
 
   @classmethod
-  def between(cls, lower: Array, upper: Array) -> Interval:
+  def between(cls, lower: Array, upper: Array) -> BoundInterval:
     return cls((lower + upper) / 2, (upper - lower) / 2)
 
-  def minus(self, other: Any) -> Interval:
+  def minus(self, other: Any) -> BoundInterval:
     """Returns the difference, of another interval or of a known value."""
-    if isinstance(other, Interval):
-      return Interval(self.center - other.center, self.radius + other.radius)
-    return Interval(self.center - other, self.radius)
+    if isinstance(other, BoundInterval):
+      return BoundInterval(self.center - other.center, self.radius + other.radius)
+    return BoundInterval(self.center - other, self.radius)
 
-  def meet(self, lower: Array, upper: Array) -> Interval:
+  def meet(self, lower: Array, upper: Array) -> BoundInterval:
     """Returns what is inside other bounds as well."""
     low, high = jnp.maximum(self.lower, lower), jnp.minimum(self.upper, upper)
     # Rounding may put the bounds of a point the wrong way round.
-    return Interval.between(jnp.minimum(low, high), jnp.maximum(low, high))
+    return BoundInterval.between(jnp.minimum(low, high), jnp.maximum(low, high))
 
 
-def _maximum(first: Any, second: Any) -> Interval:
+def _maximum(first: Any, second: Any) -> BoundInterval:
   low, high = (
-    jnp.maximum(*(getattr(one, end) if isinstance(one, Interval) else one for one in (first, second)))
+    jnp.maximum(*(getattr(one, end) if isinstance(one, BoundInterval) else one for one in (first, second)))
     for end in ("lower", "upper")
   )
-  return Interval.between(low, high)
+  return BoundInterval.between(low, high)
 
 
-def propagate(program: NetworkProgram, image: Interval, bounded: Callable[[int, Interval], Interval]) -> Interval:
+def propagate(
+  program: NetworkProgram, image: BoundInterval, bounded: Callable[[int, BoundInterval], BoundInterval]
+) -> BoundInterval:
   """Returns bounds of the logits.
 
   Args:
@@ -67,7 +69,7 @@ def propagate(program: NetworkProgram, image: Interval, bounded: Callable[[int, 
   >>> from jaxrobust.certify.program import read_program
   >>> from jaxrobust.core.classifier import Classifier
   >>> model = Classifier.from_function(lambda x: jax.nn.relu(x[:, 0, 0] * jnp.array([1.0, -2.0])), num_classes=2)
-  >>> box = Interval(jnp.full((1, 1, 1, 2), 0.5), jnp.full((1, 1, 1, 2), 0.25))
+  >>> box = BoundInterval(jnp.full((1, 1, 1, 2), 0.5), jnp.full((1, 1, 1, 2), 0.25))
   >>> out = propagate(read_program(model, (1, 1, 2)), box, lambda number, before: before)
   >>> out.lower.tolist(), out.upper.tolist()
   ([[0.25, 0.0]], [[0.75, 0.0]])
@@ -81,7 +83,7 @@ def propagate(program: NetworkProgram, image: Interval, bounded: Callable[[int, 
       first, second = operands if operation.depends[0] else operands[::-1]
       before = bounded(number, first.minus(second))
       out = _maximum(first, second)
-      if not isinstance(second, Interval):
+      if not isinstance(second, BoundInterval):
         after = _maximum(before, jnp.zeros(()))
         out = out.meet(after.lower + second, after.upper + second)
       results, number = [out], number + 1
@@ -91,11 +93,11 @@ def propagate(program: NetworkProgram, image: Interval, bounded: Callable[[int, 
   return values[program.logits]
 
 
-def _affine(operation: Operation, operands: Sequence[Any]) -> list[Interval]:
+def _affine(operation: Operation, operands: Sequence[Any]) -> list[BoundInterval]:
   kind = LINEAR[operation.name][0]
-  centers = [one.center if isinstance(one, Interval) else one for one in operands]
+  centers = [one.center if isinstance(one, BoundInterval) else one for one in operands]
   others: Callable[[Any], Any] = {"scale": jnp.abs, "sum": jnp.zeros_like, "move": lambda known: known}[kind]
-  radii = [one.radius if isinstance(one, Interval) else others(one) for one in operands]
+  radii = [one.radius if isinstance(one, BoundInterval) else others(one) for one in operands]
   if operation.name == "select_n":
     radii[0] = operands[0]
   if operation.name == "sub":
@@ -104,7 +106,7 @@ def _affine(operation: Operation, operands: Sequence[Any]) -> list[Interval]:
     spread = radii
   else:
     spread = operation.bind(*radii)
-  return list(map(Interval, operation.bind(*centers), spread))
+  return list(map(BoundInterval, operation.bind(*centers), spread))
 
 
 Relaxed = Callable[[int, Array], Array]

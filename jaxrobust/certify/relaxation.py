@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jaxrobust.certify.intervals import Interval
+from jaxrobust.certify.intervals import BoundInterval
 from jaxrobust.core.types import Array
 
 _TINY = 1e-12
@@ -28,14 +28,14 @@ class Lines(NamedTuple):
   offset: Array
 
 
-def relu_lines(before: Interval, parallel: bool = False) -> Lines:
+def relu_lines(before: BoundInterval, parallel: bool = False) -> Lines:
   """Returns the lines of a ReLU whose input is bounded.
 
   Args:
     before: bounds of its input.
     parallel: a line below of the slope of the one above.
 
-  >>> lines = relu_lines(Interval.between(jnp.array([-1.0, 1.0, -2.0, -1.0]), jnp.array([3.0, 2.0, -1.0, 0.5])))
+  >>> lines = relu_lines(BoundInterval.between(jnp.array([-1.0, 1.0, -2.0, -1.0]), jnp.array([3.0, 2.0, -1.0, 0.5])))
   >>> for line in lines:
   ...   print([round(value, 3) for value in line.tolist()])
   [1.0, 1.0, 0.0, 0.0]
