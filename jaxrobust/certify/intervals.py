@@ -1,6 +1,6 @@
 """Walking through a network: with intervals (IBP), or with the affine function between its maxima.
 
-BoundInterval bound propagation (Gowal et al. 2018, arXiv:1810.12715) carries a center c and a radius r. An affine operation
+Interval bound propagation (Gowal et al. 2018, arXiv:1810.12715) carries a center c and a radius r. An affine operation
 A x + b sends them to A c + b and |A| r; a maximum is monotone in both arguments, so it is taken at the ends.
 """
 
