@@ -132,7 +132,7 @@ def test_points_outside_the_ball_and_wrong_witnesses_are_found():
   fails(Unwitnessed(), "every point evaluated is what its witness renders", 0.3)
 
 
-@pytest.mark.parametrize("part", ["success", "queries", "nan", "distance", "reached_step", "reached_query"])
+@pytest.mark.parametrize("part", ["success", "queries", "nan", "flat", "distance", "reached_step", "reached_query"])
 def test_layouts_are_compared_by_whole_results(part):
   classifier = testing.fixture()
   images, labels = testing.examples(classifier, 4)

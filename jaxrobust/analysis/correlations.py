@@ -41,17 +41,7 @@ def pearson(x: np.ndarray, y: np.ndarray) -> float:
 
 
 def pearson_interval(x: np.ndarray, y: np.ndarray, draws: int = DRAWS, seed: int = 0, level: float = LEVEL) -> Interval:
-  """Bounds Pearson's r by the percentile bootstrap over models.
-
-  Args:
-    x: one number per model.
-    y: another one; pairs with a NaN are left out.
-    draws: zoos to resample.
-    seed: of the draws.
-    level: the share of intervals that should hold the truth.
-
-  Returns:
-    The interval; NaN with fewer than 8 models.
+  """Bounds Pearson's r by the percentile bootstrap over models; arguments and result are those of `kendall_interval`.
 
   >>> low, high = pearson_interval(np.arange(30), np.arange(30) + 8 * np.sin(np.arange(30)), draws=300)
   >>> 0.5 < low < high < 1

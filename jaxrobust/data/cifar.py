@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from jaxrobust.core.errors import CorruptFileError, InputError
-from jaxrobust.core.pickles import Call, Inert, Machine, unfold
+from jaxrobust.core.pickles import Call, Inert, Machine
 from jaxrobust.core.reading import map_npy, read_file, reading
+from jaxrobust.core.unfolding import unfold
 from jaxrobust.data.encoded import EncodedSource, FolderStore
 from jaxrobust.data.imagenet import split_variant
 from jaxrobust.data.npz import load_npz

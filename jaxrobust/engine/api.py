@@ -40,6 +40,7 @@ class AttackResult(NamedTuple):
     robust: correct, not broken, and no non-finite numbers on the way.
     stats: totals of the run.
     reached_step, reached_query: (N, budgets), when a success within each was first seen; -1 for never.
+    flat: points without success where the gradient was exactly zero.
   """
 
   images: np.ndarray
@@ -52,6 +53,7 @@ class AttackResult(NamedTuple):
   stats: EngineStats
   reached_step: np.ndarray
   reached_query: np.ndarray
+  flat: np.ndarray
 
   def __repr__(self) -> str:
     """Returns one line: how many images, and what is left of the accuracy."""

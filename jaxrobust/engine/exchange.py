@@ -12,6 +12,7 @@ from jaxrobust.engine.pending import Departures
 from jaxrobust.engine.pool import Pool, SlotGroup, exchange_widths
 from jaxrobust.engine.program import more_shape
 from jaxrobust.engine.status import ENTRY, NEW, RESUME, pack_entries
+from jaxrobust.engine.to_judges import judge_outbox
 
 if TYPE_CHECKING:
   from jaxrobust.engine.scheduler import Engine
@@ -87,7 +88,7 @@ def _leave(
   judged = ~verified & ~failed
   devices = slots[judged] // (len(group.rows) // pool.devices)
   if not engine.outbox.fits(devices):
-    engine.flush()
+    judge_outbox(engine)
   entries["outbox"][index[judged]] = engine.outbox.add(
     devices, rows[judged], stops[table["pause"][rows[judged]]] if len(stops) else -1
   )

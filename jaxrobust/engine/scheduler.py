@@ -12,9 +12,9 @@ the work that it has just given to the devices.
 
 from __future__ import annotations
 
+import functools
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import jax
 import numpy as np
@@ -22,13 +22,11 @@ import numpy as np
 from jaxrobust.attacks.schedule import Schedule
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.contract import bind_threat, split_threat
-from jaxrobust.core.keys import CLEAN_STAGE, item_keys
 from jaxrobust.core.threat import Norm
 from jaxrobust.core.types import Attack
 from jaxrobust.engine.device import Device
-from jaxrobust.engine.example import CleanLogits, EngineStats, Examples, Source
+from jaxrobust.engine.example import CleanLogits, EngineStats, Source
 from jaxrobust.engine.exchange import exchange_slots
-from jaxrobust.engine.judge import unpack_judgment
 from jaxrobust.engine.memory import fitting_size, group_size
 from jaxrobust.engine.options import EngineOptions
 from jaxrobust.engine.outbox import Outbox
@@ -39,6 +37,7 @@ from jaxrobust.engine.reader import Reader
 from jaxrobust.engine.starts import StartPool, make_starts
 from jaxrobust.engine.table import ExampleTable, Verdict, Verdicts, join
 from jaxrobust.engine.take_in import take_in
+from jaxrobust.engine.to_judges import judge_clean, judge_outbox, predict
 from jaxrobust.engine.trial import check_query_budget, check_step
 
 # Passes of a randomized classifier: for a gradient or a verdict, and for a query of an attack without gradients.
@@ -104,11 +103,14 @@ class Engine:
     self.draws_verdicts = any(judge.randomized for judge in self.judges)
     attacks = [bind_threat(stage.attack, self.classifier) for stage in schedule.stages]
     self.threat = attacks[0].threat if attacks else Norm("linf")
-    self._threat, arrays = split_threat(self.threat)
-    self._threat_arrays = jax.device_put(arrays, everywhere)
+    static, arrays = split_threat(self.threat)
+    self.threat_parts = static, jax.device_put(arrays, everywhere)
     self.tolerance = self.threat.tolerance(source.image_shape)
     self.pools, self.pool_of = self._make_pools(attacks)
     self.has_candidate = np.array([pool.program.rule.candidate for pool in self.pool_of], bool)
+    # Of each stage, what the evaluation of a last candidate costs: without gradients it is a query like any other.
+    programs = [pool.program for pool in self.pool_of]
+    self.final_queries = np.array([0 if one.rule.access == "gradient" else one.samples for one in programs], int)
     self.group_size, _ = group_size(self.options, source.image_shape, len(source), 1)
     first = next(iter(self.pools), None)
     witness = witness_shape(first.program, first.arrays, source.image_shape) if first else None
@@ -119,12 +121,17 @@ class Engine:
     self.turns = 0
     self.pending: deque[Pending] = deque()
     self.verdicts: list[Verdicts] = []
-    self.starts: StartPool | None = None
-    if any(stage.needs_pool for stage in schedule.stages):
-      steered = targeted or any(stage.rank is not None for stage in schedule.stages)
-      started = steered and any(pool.program.rule.needs_start for pool in self.pools)
-      classes = range(classifier.num_classes) if start_classes is None else start_classes
-      self.starts = make_starts(start_pool or source, self._predict, self.outbox.size, classes if started else ())
+    self.starts = self._make_starts(start_pool or source, start_classes)
+
+  def _make_starts(self, pool: Source, classes: Sequence[int] | None) -> StartPool | None:
+    """Returns the images that attacks start from or are mixed with; None where no attack wants any."""
+    stages = self.schedule.stages
+    if not any(stage.needs_pool for stage in stages):
+      return None
+    steered = self.targeted or any(stage.rank is not None for stage in stages)
+    started = steered and any(one.program.rule.needs_start for one in self.pools)
+    wanted = range(self.classifier.num_classes) if classes is None else classes
+    return make_starts(pool, functools.partial(predict, self), self.outbox.size, wanted if started else ())
 
   def _make_pools(self, attacks: list[Attack]) -> tuple[list[Pool], list[Pool]]:
     """Returns the pools in the order of their first stage, and the pool of each stage."""
@@ -145,7 +152,7 @@ class Engine:
         complete=bool(self.schedule.stops),
       )
       if program not in pools:
-        shape, arrays = self.source.image_shape, self._threat_arrays  # The stages of a schedule share one threat.
+        shape, arrays = self.source.image_shape, self.threat_parts[1]  # The stages of a schedule share one threat.
         size, groups = group_size(self.options, shape, len(self.source), attack.cost.parallel)
         if self.options.slots is None:
           size = fitting_size(program, self.classifier, arrays, size, shape)
@@ -155,15 +162,6 @@ class Engine:
         pools[program] = Pool(program, arrays, self.schedule.stages, sizes, groups, shape, may_peek)
       pool_of.append(pools[program])
     return list(pools.values()), pool_of
-
-  def _predict(self, rows: Examples) -> np.ndarray:
-    """Returns what the classifier calls some examples, before the run; -1 for an output that is not finite."""
-    predictions = []
-    for first in range(0, len(rows.ids), self.outbox.size):
-      part = Examples(*(column[first : first + self.outbox.size] for column in rows))
-      logits = unpack_judgment(self.device.read(self._judge_clean(part, (self.classifier,))[0]))[0][: len(part.ids)]
-      predictions.append(np.where(np.isfinite(logits).all(1), logits.argmax(1), -1))
-    return np.concatenate(predictions)
 
   @property
   def slots(self) -> int:
@@ -204,13 +202,13 @@ class Engine:
       self._read()
     elif self._awaited():
       # What is under way may still lead to items that share a dispatch with those that are left.
-      return self.flush()
+      return judge_outbox(self)
     else:
       left = next((pool for pool in self.pools if pool.load), None)
       if left is not None:
         self._step(left, draining=True)
       elif len(self.outbox):
-        self.flush()
+        judge_outbox(self)
       else:
         return False
     return True
@@ -276,40 +274,4 @@ class Engine:
       self.pending.append(CleanBatch(self.turns, positions, examples, [], self.clean[batch]))
     else:
       self.stats.judged += len(positions) * len(self.judges)
-      self.pending.append(CleanBatch(self.turns, positions, examples, self._judge_clean(examples, self.judges)))
-
-  def _judge_clean(self, rows: Examples, judges: Sequence[Classifier]) -> list[Any]:
-    """Sends unperturbed images through some judges; returns their packed judgments to come."""
-    count, size = len(rows.ids), self.outbox.size
-    padded = slice(None) if count == size else np.minimum(np.arange(size), count - 1)
-    labels, targets = (np.asarray(part, np.int32)[padded] for part in (rows.labels, rows.targets))
-    keys = np.zeros((size, 2), np.uint32)
-    if any(judge.randomized for judge in judges):
-      keys = item_keys(self.seed, [(example, CLEAN_STAGE, 0) for example in np.asarray(rows.ids).tolist()])[padded]
-    loaded = self.device.load(*self.device.put((np.asarray(rows.images)[padded], labels, targets, keys)))
-    return [self._judge(judge, loaded, self.outbox.local, False)[0] for judge in judges]
-
-  def _judge(self, judge: Classifier, candidates: Any, rows: int, with_images: bool) -> Any:
-    samples = self.verdict_samples if judge.randomized else 1
-    threat, arrays = self._threat, self._threat_arrays
-    if self.threat.witnessed and candidates.witness is None:  # Unperturbed images were not rendered from anything.
-      threat, arrays = Norm("linf"), ()
-    options: dict[str, Any] = {"threat": threat, "rows": rows, "samples": samples, "with_images": with_images}
-    return self.device.judge(judge, arrays, candidates, self.targeted, **options)
-
-  def flush(self) -> bool:
-    """Sends what is in the outbox to the judges; False if nothing is."""
-    count = len(self.outbox)
-    if not count:
-      return False
-    rows = self.outbox.judged_rows if self.options.shrink else self.outbox.local
-    wants = None if self.schedule.stops else self.wants_image
-    wanted = wants is not None and any(map(wants, self.examples["position"][self.outbox.waiting].tolist()))
-    packed, images = [], None
-    for number, judge in enumerate(self.judges):
-      one, pictures = self._judge(judge, self.outbox.candidates, rows, wanted and number == 0)
-      packed.append(one)
-      images = images if pictures is None else pictures
-    self.stats.judged += count * len(self.judges)
-    self.pending.append(Judged(self.turns, *self.outbox.take(rows), packed, images))
-    return True
+      self.pending.append(CleanBatch(self.turns, positions, examples, judge_clean(self, examples, self.judges)))

@@ -149,10 +149,8 @@ def _record_judged(engine: Engine, entry: Judged) -> None:
   first = judged[0]
   success = check_candidates(table, rows, first, places, engine.schedule.stages, bool(stops))
   if not stops:
-    # Without gradients, the evaluation of the last candidate is a query like any other.
-    programs = [pool.program for pool in engine.pool_of]
-    last = np.array([0 if program.rule.access == "gradient" else program.samples for program in programs])
-    table["queries"][rows] += np.where(table["found"][rows], 0, last[table["item_stage"][rows]])
+    last = engine.final_queries[table["item_stage"][rows]]
+    table["queries"][rows] += np.where(table["found"][rows], 0, last)
     table["nan"][rows] += first.nan[places]
     table["disagreements"][rows] += table["found"][rows] & ~(first.met & first.valid)[places]
     distance = np.where(success, first.distance[places].astype(np.float64), np.inf)

@@ -16,7 +16,8 @@ from typing import cast
 import jax
 import numpy as np
 
-from jaxrobust.attacks.schedule import AllSteps, Cascade, Schedule
+from jaxrobust.attacks.all_steps import AllSteps
+from jaxrobust.attacks.schedule import Cascade, Schedule
 from jaxrobust.attacks.uap import UAP
 from jaxrobust.core.budget import Budget
 from jaxrobust.core.classifier import check_logits

@@ -14,17 +14,18 @@ SHAPE = (6, 6, 3)
 
 
 @jax.custom_vjp
-def _poisoned(images: Array, threshold: Array) -> Array:
-  """The identity, whose gradient is NaN for images with a first pixel above the threshold."""
+def _poisoned(images: Array, thresholds: Array) -> Array:
+  """The identity; its gradient is NaN where the first pixel is above a threshold, 0 where the next is below another."""
   return images
 
 
-def _poisoned_fwd(images: Array, threshold: Array) -> tuple[Array, Array]:
-  return images, images[:, :1, :1, :1] > threshold
+def _poisoned_fwd(images: Array, thresholds: Array) -> tuple[Array, tuple[Array, Array]]:
+  return images, (images[:, :1, :1, :1] > thresholds[0], images[:, :1, 1:2, :1] < thresholds[1])
 
 
-def _poisoned_bwd(bad: Array, cotangent: Array) -> tuple[Array, Array]:
-  return jnp.where(bad, jnp.nan, cotangent), jnp.zeros(())
+def _poisoned_bwd(where: tuple[Array, Array], cotangent: Array) -> tuple[Array, Array]:
+  bad, flat = where
+  return jnp.where(bad, jnp.nan, jnp.where(flat, 0.0, cotangent)), jnp.zeros(2)
 
 
 _poisoned.defvjp(_poisoned_fwd, _poisoned_bwd)
@@ -36,20 +37,24 @@ def _network(variables: dict[str, Array], images: Array) -> Array:
 
 
 def _hidden(variables: dict[str, Array], images: Array) -> Array:
-  pixels = _poisoned(images, variables["threshold"]).reshape(len(images), -1)
+  pixels = _poisoned(images, variables["thresholds"]).reshape(len(images), -1)
   return jnp.tanh(pixels @ variables["first"])
+
+
+# Where gradients are not numbers and where they are zero, by kind: above a value of one pixel, below that of another.
+_THRESHOLDS = {"nan": (0.75, -1.0), "troubled": (0.62, 0.2)}
 
 
 def fixture(kind: str = "mlp") -> Classifier:
   """Returns a small classifier, whose features are its hidden layer: `mlp` (smooth), `flat` (zero
-  gradient), `nan` (a NaN gradient where the first pixel is bright)."""
+  gradient), `nan` (a NaN gradient where the first pixel is bright), `troubled` (NaN at some points, zero at others)."""
   rng = np.random.default_rng(7)
   gain = 0.0 if kind == "flat" else 1.0
   weights = {
     "first": jnp.asarray(rng.normal(size=(int(np.prod(SHAPE)), 16)) * 0.5, jnp.float32),
     "second": jnp.asarray(gain * rng.normal(size=(16, CLASSES)), jnp.float32),
     "bias": jnp.asarray((1 - gain) * np.arange(CLASSES, 0.0, -1.0), jnp.float32),
-    "threshold": jnp.asarray(0.75 if kind == "nan" else 2.0, jnp.float32),
+    "thresholds": jnp.asarray(_THRESHOLDS.get(kind, (2.0, -1.0)), jnp.float32),
   }
   name = "jaxrobust.testing.fixture"
   return Classifier.from_function(_network, CLASSES, variables=weights, features=_hidden, name=name)

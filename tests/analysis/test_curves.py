@@ -10,7 +10,6 @@ from jaxrobust.core.errors import InputError
 from jaxrobust.evaluation.metrics.curves import (
   Curve,
   accuracy_vs_budget,
-  accuracy_vs_queries,
   accuracy_vs_severity,
   accuracy_vs_strength,
   area,
@@ -81,7 +80,6 @@ def test_strength_curve_ends_at_the_final_verdict():
   broken_at, correct = np.array([0, 1, 20, -1, -1]), np.array([0, 1, 1, 1, 1], bool)
   robust = np.array([0, 0, 0, 1, 0], bool)
   assert accuracy_vs_strength(broken_at, correct, range(21), robust).y[[0, 1, 20]].tolist() == [0.6, 0.4, 0.2]
-  assert accuracy_vs_queries(np.array([0, 2, 20, 20, 20]), correct, robust, [20]).y[0] == robust.mean()
 
 
 def test_area_and_crossings():

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import jaxrobust as jr
-from jaxrobust.attacks.schedule import AllSteps, Stage
+from jaxrobust.attacks.all_steps import AllSteps
+from jaxrobust.attacks.schedule import Stage
 from jaxrobust.engine.api import ExampleArrays
 from jaxrobust.engine.scheduler import Engine
 

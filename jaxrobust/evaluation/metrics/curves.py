@@ -107,17 +107,6 @@ def accuracy_vs_strength(
   return Curve(steps, (correct & standing).mean(1))
 
 
-def accuracy_vs_queries(queries: np.ndarray, correct: np.ndarray, robust: np.ndarray, counts: Iterable[int]) -> Curve:
-  """Returns the accuracy left after each number of forward passes, for attacks that stop at the first success.
-
-  >>> queries, robust = np.array([0, 20, 50, 99]), np.array([0, 0, 0, 1])
-  >>> accuracy_vs_queries(queries, np.array([0, 1, 1, 1]), robust, [10, 20, 100]).y.tolist()
-  [0.75, 0.5, 0.25]
-  """
-  broken_at = np.where(np.asarray(robust, bool), -1, np.asarray(queries))
-  return accuracy_vs_strength(broken_at, correct, counts)
-
-
 def accuracy_vs_severity(accuracies: Mapping[int, float | Sequence[float]], clean: float | None = None) -> Curve:
   """Returns the accuracy at each severity, averaged over the corruptions given; severity 0 is the clean accuracy.
 

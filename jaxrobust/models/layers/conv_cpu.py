@@ -50,15 +50,6 @@ class ConvWindow(NamedTuple):
   groups: int = 1
   precision: str | None = None
 
-  @property
-  def out_size(self) -> tuple[int, int]:
-    """Height and width of what comes out."""
-    return (self._out_extent(0), self._out_extent(1))
-
-  def _out_extent(self, axis: int) -> int:
-    reach = (self.kernel_size[axis] - 1) * self.dilation[axis]
-    return (self.image_size[axis] + sum(self.padding[axis]) - reach - 1) // self.strides[axis] + 1
-
 
 def convolve(images: Array, kernel: Array, window: ConvWindow) -> Array:
   """Convolves (N, H, W, C) with (H, W, C / groups, O)."""

@@ -21,8 +21,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrobust.core.errors import CorruptFileError, InputError
-from jaxrobust.core.pickles import Call, Inert, Machine, ordered_dict, unfold
+from jaxrobust.core.pickles import Call, Inert, Machine, ordered_dict
 from jaxrobust.core.reading import Archive, reading
+from jaxrobust.core.unfolding import unfold
 from jaxrobust.core.validation import is_number
 
 _LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
