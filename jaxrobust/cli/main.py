@@ -24,6 +24,7 @@ from jaxrobust.core.terminal import printable
 
 COMMANDS = {
   "evaluate": "a suite of attacks on a classifier, as cells on disk and a table",
+  "certify": "what no attack can do: certified accuracy and radii, as a cell on disk",
   "reproduce": "one cell again: does every verdict match?",
   "transfer": "adversarial images of each classifier, shown to all others",
   "attack": "adversarial images for a data set, written to an npz file",
@@ -40,7 +41,7 @@ COMMANDS = {
 }
 
 # Those whose time goes into networks; the others are over before it would pay to prepare.
-COMPUTING = ("evaluate", "reproduce", "transfer", "attack", "train", "study", "run", "bench")
+COMPUTING = ("evaluate", "certify", "reproduce", "transfer", "attack", "train", "study", "run", "bench")
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -47,6 +47,18 @@ OWN = {
     "save_seconds": "how often a running cell saves its verdicts so far, to go on from when it is stopped",
     "quiet": "true for no progress display and no plan",
   },
+  "certify": {
+    "name": "of the model in cells and tables; empty for the folder's name",
+    "method": "crown, crown-ibp, ibp, alpha-crown, kw or smoothing",
+    "norm": "linf or l2; smoothing is always l2",
+    "eps": "the budget that certified accuracy is about",
+    "search": "true to search each example's largest certified radius; false to try eps alone",
+    "sigma": "of smoothing: the scale of the Gaussian noise",
+    "n0": "of smoothing: noisy copies that choose the class",
+    "samples": "of smoothing: noisy copies that bound its probability",
+    "alpha": "of smoothing: probability of a wrong certificate, per image",
+    "save_seconds": "how often progress is saved, to go on from when it is stopped",
+  },
   "attack": {
     "attack": "a name of `jaxrobust list attacks`",
     "options": "parameters of the attack, as --options.norm=l2; the others have its defaults",

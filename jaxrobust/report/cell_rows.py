@@ -17,7 +17,7 @@ from jaxrobust.evaluation.metrics.curves import Curve, accuracy_vs_budget, accur
 from jaxrobust.evaluation.metrics.proportions import Proportion, proportion, wilson
 from jaxrobust.results.cell import Cell, Result
 from jaxrobust.results.folder import Folder
-from jaxrobust.results.ids import attack_norm, oblivious_by, threat_name, threat_unit, transfer_source
+from jaxrobust.results.ids import attack_norm, is_certificate, oblivious_by, threat_name, threat_unit, transfer_source
 from jaxrobust.results.reader import find_items, read_results
 from jaxrobust.results.rows import budget_value, describe_model, parse_corruption, published_as
 
@@ -36,6 +36,7 @@ class CellRow:
     strength: accuracy after a number of attack steps.
     threat: the name of what perturbations were measured by; None where there is no attack, or where nobody says.
     unit: what its distances are in; None where a number is all.
+    certified: accuracy that is proved against budget, of certificates.
     judged: what its configuration says of how answers are judged; empty for one right class among all.
   """
 
@@ -53,6 +54,7 @@ class CellRow:
   threat: str | None = None
   unit: str | None = None
   judged: str = ""
+  certified: Curve | None = None
 
   @property
   def norm(self) -> str | None:
@@ -68,8 +70,13 @@ class CellRow:
 
   @property
   def adaptive(self) -> bool:
-    """Tells whether the attack was made on this very model, by somebody who knew it."""
-    return self.source is None and self.oblivious is None
+    """Tells whether the attack was made on this very model, by somebody who knew it; a certificate is no attack."""
+    return self.source is None and self.oblivious is None and not self.certificate
+
+  @property
+  def certificate(self) -> bool:
+    """Tells whether its accuracy is what was proved, a lower bound of that under any attack."""
+    return is_certificate(self.cell.attack)
 
   @property
   def corruption(self) -> tuple[str, int] | None:
@@ -168,7 +175,24 @@ def make_cell_row(path: str, result: Result) -> CellRow:
     threat=threat_name(result.config, cell.attack),
     unit=threat_unit(result.config),
     judged=str(result.config.get("judging") or ""),
+    certified=_certified(examples) if is_certificate(cell.attack) else None,
   )
+
+
+def _certified(examples: Mapping[str, np.ndarray]) -> Curve | None:
+  """Returns the accuracy that is proved against budget, from certified radii; None without any.
+
+  >>> curve = _certified({"certified_radius": np.array([0.5, 0, 0.25], np.float32), "correct": np.array([True] * 3)})
+  >>> [round(curve.at(eps), 2) for eps in (0, 0.25, 0.5, 1)]
+  [1.0, 0.67, 0.33, 0.0]
+  """
+  radius, correct = examples.get("certified_radius"), _flags(examples.get("correct"))
+  if radius is None or radius.dtype != np.float32 or correct is None or not (correct & (radius > 0)).any():
+    return None
+  found = np.sort(radius[correct & (radius > 0) & np.isfinite(radius)]).astype(np.float64)
+  budgets = np.unique(np.quantile(found, np.linspace(0, 1, CURVE_POINTS), method="lower"))
+  held = [(correct & (radius >= budget)).mean() for budget in budgets]
+  return Curve(np.array([0.0, *budgets, 1.001 * budgets[-1]]), np.array([correct.mean(), *held, 0.0]))
 
 
 def has_distances(distance: np.ndarray, correct: np.ndarray) -> bool:

@@ -169,7 +169,8 @@ def budget_curves(rows: Sequence[CellRow]) -> list[dict[str, Any]]:
   """Returns accuracy against budget on clean images, one curve per attack.
 
   Attacks without a budget give one from their distances; attacks that were run at several give a point for each,
-  and the clean accuracy at zero.
+  and the clean accuracy at zero. Certificates give one from their radii, a lower bound: what lies between it and the
+  curves of attacks is neither proved nor broken.
   """
   curves: list[dict[str, Any]] = []
   points: dict[tuple[str, str], dict[float, float]] = {}
@@ -177,6 +178,8 @@ def budget_curves(rows: Sequence[CellRow]) -> list[dict[str, Any]]:
   clean: dict[str, float] = {}
   for row in rows:
     cell = row.cell
+    if row.certified is not None and cell.condition == "clean":
+      curves.append(_curve(row, "budget", cell.attack, row.certified))
     if cell.condition != "clean" or not row.adaptive:
       continue
     if cell.attack == "none":

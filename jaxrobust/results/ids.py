@@ -9,6 +9,7 @@ from typing import Any
 
 from jaxrobust.core.budget import NORMS
 
+_CERTIFIED = "-certified-"
 _TRANSFER, _OBLIVIOUS = "transfer:", "oblivious:"
 # Conditions under which no attack is made, whatever the id says.
 SEQUENCE = "sequence-"
@@ -45,6 +46,20 @@ def oblivious_by(attack: str) -> str | None:
   ('gradient', None)
   """
   return attack.removeprefix(_OBLIVIOUS).partition(":")[0] if attack.startswith(_OBLIVIOUS) else None
+
+
+def is_certificate(attack: str) -> bool:
+  """Tells whether a cell is about what was proved, a lower bound, and no attack.
+
+  >>> is_certificate(certificate_id("linf", "crown")), is_certificate("linf-pgd-20")
+  (True, False)
+  """
+  return _CERTIFIED in attack
+
+
+def certificate_id(norm: str, method: str) -> str:
+  """Returns what stands in place of an attack's id in cells of certificates."""
+  return f"{norm}{_CERTIFIED}{method}"
 
 
 def oblivious_id(attack: str, how: str) -> str:
