@@ -20,7 +20,7 @@ from jaxrobust.core.registry import Registry, unknown_name
 from jaxrobust.core.threat import Threat
 from jaxrobust.core.validation import is_number
 
-_MODULES = ("pgd", "mim", "square", "fab", "deepfool", "apgd", "mm", "cw", "ddn", "fmn", "ead", "autoattack")
+_MODULES = ("pgd", "mim", "square", "fab", "deepfool", "apgd", "mm", "cw", "ddn", "fmn", "ead", "autoattack", "audit")
 _TRANSFER_MODULES = ("transfer_gradients", "uap")
 _SCORE_MODULES = ("nes", "spsa", "nattack", "zoo", "bandits", "simba", "signhunter")
 _DECISION_MODULES = ("boundary", "evolutionary", "hopskipjump", "sign_opt", "opt", "rays", "geoda", "surfree")

@@ -14,6 +14,7 @@ from jaxrobust.core.errors import InputError
 if TYPE_CHECKING:
   from jaxrobust.evaluation.job import RunOptions
   from jaxrobust.evaluation.suites.report import Report
+  from jaxrobust.evaluation.suites.suite import AuditSetting
 
 # Of all commands that compute cells.
 SHARED = {
@@ -46,6 +47,10 @@ DEFAULTS = {
   "samples": 0,
   "save_images": 0,
   "certify": "",
+  "cheap": "mm5",
+  "full": "autoattack",
+  "width": 0.5,
+  "evaluations": 0.0,
   "partial": False,
   "dry_run": False,
 }
@@ -69,7 +74,9 @@ def print_plan(config: ConfigDict) -> None:
   from jaxrobust.evaluation.suites.plan import plan_lines
   from jaxrobust.evaluation.suites.suite import Setting, make_suite
 
-  suite = make_suite(config.suite, Setting.of(config.data, config.norm, config.eps, condition=config.condition))
+  audit = _audit_setting(config)
+  setting = Setting.of(config.data, config.norm, config.eps, condition=config.condition, audit=audit)
+  suite = make_suite(config.suite, setting)
   suite = suite.oblivious(config.oblivious) if config.oblivious else suite
   for line in plan_lines(suite.only(config.only) if config.only else suite, config.n or None, config.preprocess):
     print(line)
@@ -100,6 +107,7 @@ def evaluate_config(config: ConfigDict) -> Report:
     partial=config.partial,
     defense=config.defense,
     oblivious=config.oblivious,
+    audit=_audit_setting(config),
     condition=config.condition,
     name=config.name or None,
     out=config.out,
@@ -108,6 +116,12 @@ def evaluate_config(config: ConfigDict) -> Report:
     announce=None if config.quiet or options.process else lambda line: print(line, file=sys.stderr, flush=True),
     command=lambda title: command_of(config, title),
   )
+
+
+def _audit_setting(config: ConfigDict) -> AuditSetting:
+  from jaxrobust.evaluation.suites.suite import AuditSetting
+
+  return AuditSetting(config.cheap, config.full, config.width, config.evaluations)
 
 
 def run_options(config: ConfigDict, **more: Any) -> RunOptions:

@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from jaxrobust.core.terminal import printable, say
-from jaxrobust.evaluation.metrics.proportions import proportion
+from jaxrobust.evaluation.metrics.proportions import robust_proportion
 from jaxrobust.evaluation.suites.report import Report
 
 
@@ -28,7 +28,7 @@ def print_reports(title: str, reports: Sequence[Report]) -> None:
     table.add_column(plain_cell(column), justify="right")
   for report in reports:
     found = zip(report.titles, report.results, strict=True)
-    values = {title: str(proportion(result.examples["robust"])) for title, result in found}
+    values = {title: str(robust_proportion(result.examples, result.summary)) for title, result in found}
     table.add_row(plain_cell(report.model), *(values.get(column, "-") for column in columns))
   # Without a terminal, as wide as it takes: a table in a log file must not be cut.
   console = Console()

@@ -32,23 +32,28 @@ def wilson(successes: float, n: float, z: float = 1.96) -> tuple[float, float]:
 
 
 class Proportion(NamedTuple):
-  """A fraction, its Wilson interval, and what it is a fraction of."""
+  """A fraction, its Wilson interval, and what it is a fraction of.
+
+  Attributes:
+    audited: the fraction is estimated from a sample of these very n examples, and the interval is that of the estimate.
+  """
 
   value: float
   low: float
   high: float
   n: int
+  audited: bool = False
 
   def plain(self) -> dict[str, Any]:
     """Returns it as JSON."""
-    return dict(self._asdict())
+    return {name: value for name, value in self._asdict().items() if name != "audited" or value}
 
   def texts(self) -> tuple[str, str]:
     """Returns the share and its interval, in percent."""
     return f"{100 * self.value:.1f} %", f"{100 * self.low:.1f} … {100 * self.high:.1f}"
 
   def __str__(self) -> str:
-    return f"{100 * self.value:.1f} [{100 * self.low:.1f}, {100 * self.high:.1f}]"
+    return f"{'≈' * self.audited}{100 * self.value:.1f} [{100 * self.low:.1f}, {100 * self.high:.1f}]"
 
 
 def proportion(flags: np.ndarray) -> Proportion:

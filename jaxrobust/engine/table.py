@@ -22,8 +22,9 @@ Answers = dict[tuple[float, int, int], np.ndarray]
 _EXAMPLE = "position:i8 id:i8 label:i4 target:i4 correct:? softmax:? margin:f4 clean_prediction:i4"
 # What attacks have made of it. `stage` found the closest success; `broken_at` are the steps after which it was first
 # broken (0: the clean image or a random start was adversarial); `nan` and `flat` count points where logits or gradients
-# were not finite, or the gradient zero; `disagreements` successes that the verification did not confirm.
-_OUTCOME = "success:? distance:f8 stage:i4 broken_at:i8 queries:i8 steps:i8 nan:i8 flat:i8 disagreements:i8"
+# were not finite, or the gradient zero; `disagreements` successes that the verification did not confirm; `nearest` the
+# largest margin of the goal among the points that were judged, the clean image's at first.
+_OUTCOME = "success:? distance:f8 stage:i4 broken_at:i8 queries:i8 steps:i8 nan:i8 flat:i8 disagreements:i8 nearest:f4"
 # The item it is at: which of the schedule's stops comes next, and what its slot has counted so far.
 _ITEM = "item_stage:i4 item_target:i4 item_eps:f8 pause:i4 found:?"
 _COUNTS = "item_steps:i8 item_queries:i8 item_nan:i8 item_flat:i8"
@@ -32,7 +33,7 @@ _ROW = "open:? images_due:i4 decided:?"
 _REACHED = ("reached_step", "reached_query", "item_reached_step", "item_reached_query")
 _UNKNOWN = {
   **dict.fromkeys(("clean_prediction", "stage", "broken_at", *_REACHED), -1),
-  "margin": np.nan,
+  **dict.fromkeys(("margin", "nearest"), np.nan),
   "distance": np.inf,
 }
 

@@ -73,6 +73,7 @@ def _record_clean(engine: Engine, rows: np.ndarray, clean: Judgment, labels: np.
     ("ranking", rank_wrong_classes(logits, labels)),
     ("logits", logits),
     ("margin", clean.margin),
+    ("nearest", clean.margin),
     ("softmax", softmax),
     ("nan", clean.nan),
     ("clean_prediction", prediction),
@@ -179,6 +180,7 @@ def _record(
   better, before = distance < table["distance"][rows], table["success"][rows]
   told = better | ~before
   table["logits"][rows[told]] = judged.logits[places[told]]
+  table["nearest"][rows] = np.fmax(table["nearest"][rows], judged.margin[places])
   if better.any():
     mine = rows[better]
     stages = table["item_stage"][mine]

@@ -19,9 +19,14 @@ _COPIED = {
   "clean_prediction": np.int32,
   "broken_at": np.int32,
   "distance": np.float32,
+  "nearest": np.float32,
 }
 # Before there is a verdict; everything else is 0.
-_UNKNOWN = {"stage": -1, "label": -1, "clean_prediction": -1, "broken_at": -1, "prediction": -1, "distance": np.inf}
+_UNKNOWN = {
+  **dict.fromkeys(("stage", "label", "clean_prediction", "broken_at", "prediction"), -1),
+  "distance": np.inf,
+  "nearest": np.nan,
+}
 
 
 class VerdictArrays:

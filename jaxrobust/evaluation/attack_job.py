@@ -11,9 +11,10 @@ from jaxrobust.engine.api import search_eps
 from jaxrobust.engine.scheduler import Engine
 from jaxrobust.engine.table import Verdicts
 from jaxrobust.engine.verdicts import VerdictArrays
+from jaxrobust.engine.workload import passes_to_the_end
 from jaxrobust.evaluation.certificates import certified_arrays, proved_radii_of
 from jaxrobust.evaluation.gallery import Gallery
-from jaxrobust.evaluation.job import Arrays, Job, RunOptions, ShareSource
+from jaxrobust.evaluation.job import Arrays, Job, JobKind, RunOptions, ShareSource
 from jaxrobust.evaluation.judged import judged
 from jaxrobust.evaluation.suites.entry import SuiteEntry
 from jaxrobust.evaluation.verdicts import cell_arrays
@@ -68,7 +69,8 @@ class AttackRun:
     if len(rows):
       about = {name: self.job.judging.class_of(self.verdicts[name][rows]) for name in ("label", "prediction")}
       self.gallery.save(path, self.job.data.take(positions[rows])[0], **about, index=positions[rows])
-    arrays = cell_arrays(self.verdicts, entry.schedule.minimal, [budget.text for budget in entry.strengths])
+    minimal, strengths = entry.schedule.minimal, [budget.text for budget in entry.strengths]
+    arrays = cell_arrays(self.verdicts, minimal, strengths, bool(entry.schedule.stages) and not minimal)
     if self.radii is not None:
       arrays |= certified_arrays(arrays, self.radii, entry.eps)
     return [judged(self.job.judging, arrays, positions)]
@@ -82,3 +84,6 @@ def samples_of(options: RunOptions, entry: SuiteEntry) -> int | None:
 def start_pool(job: Job, shape: tuple[int, int, int]) -> ShareSource:
   """Returns the whole data set, which attacks choose starting points and other images from."""
   return ShareSource(job.data, np.arange(len(job.data)), shape)
+
+
+ATTACK = JobKind(AttackRun, lambda job: 1 + passes_to_the_end(job.entry.schedule)[0])

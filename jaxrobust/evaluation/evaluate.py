@@ -27,7 +27,7 @@ from jaxrobust.evaluation.provenance import about_model
 from jaxrobust.evaluation.suite_jobs import SuiteJobs, find_jobs, measure_forward
 from jaxrobust.evaluation.suites.entry import SuiteEntry
 from jaxrobust.evaluation.suites.report import Report, SuiteCell
-from jaxrobust.evaluation.suites.suite import Setting, attack_set, make_suite
+from jaxrobust.evaluation.suites.suite import AUDIT, AuditSetting, Setting, attack_set, make_suite
 from jaxrobust.results import check_writable
 
 
@@ -65,6 +65,7 @@ def evaluate(
   partial: bool = False,
   defense: str = "",
   oblivious: str = "",
+  audit: AuditSetting = AUDIT,
   announce: Callable[[str], None] | None = None,
   command: Callable[[str], str] | None = None,
 ) -> Report:
@@ -89,6 +90,7 @@ def evaluate(
       fingerprint. Attacks know of it (BPDA, EOT), and the defended classifier has the last word.
     oblivious: `gradient` to follow the naive gradient through the defense, `images` to show images made on the
       classifier inside it; these cells are named apart and ranked with no others. Empty for adaptive attacks.
+    audit: what the suite `audit` compares and how exactly.
     announce: told in lines what will run, what it will cost at the most, and which data is missing.
     command: of a cell, as `only` names it, the command line that computes it again, for its provenance.
 
@@ -114,7 +116,7 @@ def evaluate(
   if defenses_of(classifier):
     about = {**about, "defense": defenses_id(classifier)}
   name_of_data = data if isinstance(data, str) else getattr(data, "name", "arrays")
-  setting = Setting.of(name_of_data, norm, eps, condition=condition, side=side_of(classifier))
+  setting = Setting.of(name_of_data, norm, eps, condition=condition, side=side_of(classifier), audit=audit)
   wanted = make_suite(suite, setting) if isinstance(suite, str) else attack_set(setting, suite)
   wanted = wanted.oblivious(oblivious) if oblivious else wanted
   wanted = wanted if only is None else wanted.only(only)

@@ -12,6 +12,7 @@ import numpy as np
 from jaxrobust.certify.certifier import find_methods
 from jaxrobust.core.classifier import Classifier, check_logits
 from jaxrobust.core.keys import check_seed
+from jaxrobust.core.progress import ProgressFn
 from jaxrobust.data.judging import Judging, judging_of
 from jaxrobust.data.source import DataSource, raw
 from jaxrobust.engine.example import Examples
@@ -23,7 +24,7 @@ from jaxrobust.evaluation.context import ModelContext
 from jaxrobust.evaluation.suites.entry import SuiteEntry
 from jaxrobust.evaluation.suites.suite import Part, title_of
 from jaxrobust.evaluation.targets import random_targets
-from jaxrobust.results import Cell
+from jaxrobust.results import Cell, Result
 
 Arrays = dict[str, np.ndarray]
 
@@ -117,11 +118,13 @@ class JobKind:
     start: (job, positions of examples) -> the job at work.
     passes: forward passes of one example at the most, if it stands to the end.
     attacks: whether its schedule is run, so that threats and targets mean something.
+    run: answers the cell by other jobs, in place of one pass over its examples.
   """
 
   start: Callable[[Job, np.ndarray], JobRun]
   passes: Callable[[Job], int]
   attacks: bool = True
+  run: Callable[[Job, ProgressFn], Result] | None = None
 
 
 @dataclass(frozen=True)

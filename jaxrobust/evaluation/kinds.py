@@ -2,6 +2,7 @@
 
   attack    a schedule of attacks on a classifier, or none for its clean accuracy
   sequence  the frames of perturbation sequences, none of them attacked
+  audit     two attacks, the second on a sample of what the first leaves standing (`audit_job`)
   transfer  images made against one classifier, shown to others (`transfer`); those of the classifier inside a defense
 All share the runner: devices, shards, resume, stopping, verification and progress.
 """
@@ -12,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from jaxrobust.attacks.audit import Audit
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.defense import defenses_of
 from jaxrobust.core.errors import InputError
@@ -20,7 +22,8 @@ from jaxrobust.data.source import DataSource, SequenceSource
 from jaxrobust.engine.api import fit_schedule
 from jaxrobust.engine.scheduler import SAMPLES
 from jaxrobust.engine.workload import passes_to_the_end
-from jaxrobust.evaluation.attack_job import AttackRun, samples_of
+from jaxrobust.evaluation.attack_job import ATTACK, samples_of
+from jaxrobust.evaluation.audit_job import AUDIT, check_audit
 from jaxrobust.evaluation.certificates import certify_config
 from jaxrobust.evaluation.context import ModelContext, condition_of
 from jaxrobust.evaluation.job import Job, JobKind, RunOptions
@@ -31,7 +34,6 @@ from jaxrobust.evaluation.targets import among
 from jaxrobust.evaluation.transfer_job import TransferRun, TransferSpec
 from jaxrobust.results import Cell
 
-ATTACK = JobKind(AttackRun, lambda job: 1 + passes_to_the_end(job.entry.schedule)[0])
 SHOWN = JobKind(
   lambda job, positions: TransferRun(job.context.inside, TransferSpec(job.entry), [job], positions),
   lambda job: 1 + passes_to_the_end(job.entry.schedule)[0],
@@ -45,6 +47,9 @@ def make_job(
 ) -> Job:  # fmt: skip
   """Returns the job of an entry, with the configuration that decides its verdicts."""
   kind = SEQUENCE if isinstance(data, SequenceSource) else SHOWN if entry.oblivious == "images" else ATTACK
+  if isinstance(entry.schedule, Audit):
+    check_audit(entry, options)
+    kind = AUDIT if kind is ATTACK else kind
   if not kind.attacks and entry.attack != "none":
     raise InputError(f"{data.name} under {condition_of(data)} is sequences, which are not attacked: use --suite clean")
   if entry.first is not None and entry.first < len(data):

@@ -62,13 +62,13 @@ def find_stored(job: Job) -> Result | None:
   stored = find_result(job.root, job.cell, job.config)
   if stored is not None:
     remove_partial(job.path)  # Left by a process that was killed after it had written the cell.
-  if stored is not None and not _is_named(job):
+  if stored is not None and not is_named(job):
     warnings.warn(f"cells of {job.cell.model!r} are computed again: {_UNNAMED_HELP}", stacklevel=1)
     return None
   return None if stored is not None and job.entry.matrices and "confidence" not in stored.summary else stored
 
 
-def _is_named(job: Job) -> bool:
+def is_named(job: Job) -> bool:
   """Returns whether all that decides the verdicts can be told from its fingerprints."""
   source = job.config.get("transfer", {}).get("source_fingerprint", "")
   return not any(made.startswith(UNNAMED) for made in (job.config["model_fingerprint"], source))
@@ -84,7 +84,11 @@ def run_job(job: Job, progress: ProgressFn = silent) -> Result:
     StoppedError: the process was asked to end (SIGTERM); the verdicts so far are saved.
   """
   stored = find_stored(job)
-  return run_together((job,), partial(job.kind.start, job), progress)[0] if stored is None else stored
+  if stored is not None:
+    return stored
+  if job.kind.run is not None:
+    return job.kind.run(job, progress)
+  return run_together((job,), partial(job.kind.start, job), progress)[0]
 
 
 def run_together(jobs: Sequence[Job], start: Start, progress: ProgressFn = silent) -> list[Result]:
@@ -112,7 +116,7 @@ def _run_alone(jobs: Sequence[Job], start: Start, progress: ProgressFn, stop: St
 
 def _run_share(jobs: Sequence[Job], start: Start, progress: ProgressFn, stop: StopRequest) -> list[Result]:
   """Computes this process's shards, and merges the cells if it is the last one."""
-  if not all(map(_is_named, jobs)):
+  if not all(map(is_named, jobs)):
     raise InputError(f"several processes cannot share {jobs[0].cell.model!r}: {_UNNAMED_HELP}")
   share, shares = jobs[0].options.process, jobs[0].options.processes
   paths = [shard_path(job.path, share, shares) for job in jobs]
@@ -151,15 +155,39 @@ def _compute(
 ) -> tuple[list[Result], dict[str, Any]]:
   options = jobs[0].options
   positions = np.arange(options.process, jobs[0].cell.n, options.processes)
+  found, timing = _pass_over(jobs, start, positions, paths[0], progress, stop)
+  results = [make_result(job, examples, positions) for job, examples in zip(jobs, found, strict=True)]
+  return results, timing
+
+
+def run_some(
+  job: Job, positions: np.ndarray, path: Path, keep: Callable[[Arrays], None], progress: ProgressFn = silent
+) -> None:
+  """Computes the verdicts of some examples of a cell, which is left to others to write.
+
+  Args:
+    path: where progress is kept meanwhile, as that of the cell in this file would be.
+    keep: gets the verdicts, before the process may end because it was asked to.
+  """
+  with StopRequest() as stop:
+    found, _ = _pass_over((job,), partial(job.kind.start, job), positions, path, progress, stop)
+    keep(found[0])
+    remove_partial(path)
+  if stop.asked:
+    raise _stopped("in", job, stop)
+
+
+def _pass_over(
+  jobs: Sequence[Job], start: Start, positions: np.ndarray, path: Path, progress: ProgressFn, stop: StopRequest
+) -> tuple[list[Arrays], dict[str, Any]]:
+  """Passes once over some examples, from saved progress if there is any; returns verdicts and times."""
   began = time.monotonic()
-  with jax.default_matmul_precision(options.precision):
+  with jax.default_matmul_precision(jobs[0].options.precision):
     run = start(positions)
-    spent = _resume(run, paths[0], _config(jobs)) if all(map(_is_named, jobs)) else 0.0
-    _drive(run, paths[0], jobs, progress, began - spent, stop)
+    spent = _resume(run, path, _config(jobs)) if all(map(is_named, jobs)) else 0.0
+    _drive(run, path, jobs, progress, began - spent, stop)
   seconds = time.monotonic() - began + spent
-  found = run.finish(paths[0], positions)
-  results = [_make_result(job, examples, positions) for job, examples in zip(jobs, found, strict=True)]
-  return results, timing_of(run.engine, seconds, len(positions))
+  return run.finish(path, positions), timing_of(run.engine, seconds, len(positions))
 
 
 def _config(jobs: Sequence[Job]) -> dict[str, Any]:
@@ -168,7 +196,7 @@ def _config(jobs: Sequence[Job]) -> dict[str, Any]:
   return {**jobs[0].config, **more}
 
 
-def _make_result(job: Job, examples: Arrays, positions: np.ndarray) -> Result:
+def make_result(job: Job, examples: Arrays, positions: np.ndarray) -> Result:
   """Returns the verdicts of some examples of a cell as its result, or as the shard of one process."""
   summary, findings = _conclude(job, examples) if len(positions) else (dict(_OF_NONE), [])
   if job.options.processes > 1:

@@ -19,11 +19,14 @@ BLIND_TEXT = "an attack without gradients broke what gradient attacks could not;
 _SAME = ("softmax", "stage", "queries", "flat", "label", "clean_prediction", "prediction", "confidence")
 
 
-def cell_arrays(verdicts: VerdictArrays, minimal: bool, strengths: Sequence[str] = ()) -> dict[str, np.ndarray]:
+def cell_arrays(
+  verdicts: VerdictArrays, minimal: bool, strengths: Sequence[str] = (), margins: bool = False
+) -> dict[str, np.ndarray]:
   """Returns the arrays that go into a cell, and columns of probabilities that only its summary is made from.
 
   Args:
     minimal: distances are kept; they mean nothing for attacks that stop inside a budget.
+    margins: how near to the goal the attacks came is kept.
     strengths: the budgets, as text, that `reached_step` and `reached_query` have columns for.
   """
   examples = {name: verdicts[name] for name in ("correct", "robust")}
@@ -33,6 +36,8 @@ def cell_arrays(verdicts: VerdictArrays, minimal: bool, strengths: Sequence[str]
   examples["queries"] = np.minimum(verdicts["queries"], np.iinfo(np.int32).max).astype(np.int32)
   last = "distance" if minimal else "broken_at"
   examples[last] = verdicts[last]
+  if margins:
+    examples["margin"] = verdicts["nearest"]
   for number, budget in enumerate(strengths):
     for name in ("reached_step", "reached_query"):
       examples[f"{name}@{budget}"] = verdicts[name][:, number]

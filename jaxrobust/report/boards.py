@@ -236,14 +236,16 @@ def short_name(attack: str, threat: str | None = None) -> str:
   ('APGD-CE-100', 'AutoAttack')
   >>> short_name("linf-bim-20,step_size=0.15-minimum-budget,targeted")
   'BIM-20, least budget, targeted'
-  >>> short_name("lpips-alexnet-pgd-40", "lpips-alexnet")
-  'PGD-40'
+  >>> short_name("lpips-alexnet-pgd-40", "lpips-alexnet"), short_name("linf-autoattack-audit-0.5")
+  ('PGD-40', 'AutoAttack, audited to ±0.5')
   """
   if attack == "none":
     return "no attack"
   bare = attack.partition("-")[2] or attack if threat is None else without_threat(attack, threat)
   name, *options = bare.split(",")
-  notes = ["least budget"] if "-minimum-budget" in attack else []
+  name, audited, width = name.partition("-audit-")
+  notes = [f"audited to ±{width.partition('~')[0]}"] if audited else []
+  notes += ["least budget"] if "-minimum-budget" in attack else []
   notes += ["targeted"] if "targeted" in options else []
   words = [word.upper() if word in _UPPER else word for word in name.removesuffix("-minimum-budget").split("-")]
   names = {"autoattack": "AutoAttack", "deepfool": "DeepFool", "square": "Square"}

@@ -14,7 +14,7 @@ import numpy as np
 from jaxrobust.core.budget import inside
 from jaxrobust.core.errors import CorruptFileError, JaxrobustError
 from jaxrobust.evaluation.metrics.curves import Curve, accuracy_vs_budget, accuracy_vs_strength
-from jaxrobust.evaluation.metrics.proportions import Proportion, proportion, wilson
+from jaxrobust.evaluation.metrics.proportions import Proportion, proportion, robust_proportion, wilson
 from jaxrobust.results.cell import Cell, Result
 from jaxrobust.results.folder import Folder
 from jaxrobust.results.ids import attack_norm, is_certificate, oblivious_by, threat_name, threat_unit, transfer_source
@@ -30,7 +30,7 @@ class CellRow:
   """Holds of one cell what a report needs.
 
   Attributes:
-    robust: packed flags of the examples that stayed right; None where only the count is known.
+    robust: packed flags of the examples that stayed right; None where only a number is known, as of audited cells.
     distance: of the closest adversarial images, for attacks without a budget.
     right: how many examples were right before the attack; None where nobody says.
     strength: accuracy after a number of attack steps.
@@ -144,7 +144,9 @@ def make_cell_row(path: str, result: Result) -> CellRow:
   """Returns the row of a result; CorruptFileError where it holds no accuracy."""
   cell, examples = result.cell, result.examples
   robust, correct = (_flags(examples.get(name)) for name in ("robust", "correct"))
-  if robust is not None:
+  if robust is not None and "audit" in result.summary:
+    number, robust = _audited(result), None
+  elif robust is not None:
     number = proportion(robust)
   else:
     value: Any = result.summary.get("robust_accuracy")
@@ -193,6 +195,17 @@ def _certified(examples: Mapping[str, np.ndarray]) -> Curve | None:
   budgets = np.unique(np.quantile(found, np.linspace(0, 1, CURVE_POINTS), method="lower"))
   held = [(correct & (radius >= budget)).mean() for budget in budgets]
   return Curve(np.array([0.0, *budgets, 1.001 * budgets[-1]]), np.array([correct.mean(), *held, 0.0]))
+
+
+def _audited(result: Result) -> Proportion:
+  """Returns the estimate of an audited cell; CorruptFileError where it says none."""
+  try:
+    number = robust_proportion(result.examples, result.summary)
+  except (KeyError, TypeError, ValueError) as error:
+    raise CorruptFileError(f"the audited cell holds no estimate ({error})") from None
+  if not 0 <= number.low <= number.value <= number.high <= 1:
+    raise CorruptFileError("the estimate of the audited cell lies outside its interval")
+  return number
 
 
 def has_distances(distance: np.ndarray, correct: np.ndarray) -> bool:

@@ -141,6 +141,8 @@ class Result:
     broken_at: the step of that stage, or -1 (attacks within a budget).
     certified_radius: a distance within which it is proved that nothing breaks it; 0 where nothing was proved.
     queries: forward passes that the attacks really made on it, exact. flat: how often the gradient was zero.
+    margin: of the goal at the judged point that came nearest to it, positive where it was met (budget attacks).
+    robust_cheap, audited, stratum: of audits, see `jaxrobust.evaluation.audit_job`.
     distance: of the closest adversarial image in the threat's own measure (minimal attacks); infinity without one,
       NaN where the threat defines none.
     reached_step@EPS, reached_query@EPS: the first step and query at which a minimal attack was within a budget, or -1.

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from jaxrobust.core.proportions import Proportion as Proportion
 from jaxrobust.core.proportions import proportion as proportion
 from jaxrobust.core.proportions import wilson as wilson
+
+
+def robust_proportion(examples: Mapping[str, np.ndarray], summary: Mapping[str, Any]) -> Proportion:
+  """Returns the robust accuracy of a cell: counted from its flags, or where it was audited, as its summary says.
+
+  >>> flags = {"robust": np.array([True, True, False, True])}
+  >>> told = {"robust_accuracy": 0.6, "audit": {"low": 0.5, "high": 0.75}}
+  >>> str(robust_proportion(flags, {})), str(robust_proportion(flags, told))
+  ('75.0 [30.1, 95.4]', '≈60.0 [50.0, 75.0]')
+  """
+  found = summary.get("audit")
+  if not isinstance(found, Mapping):
+    return proportion(examples["robust"])
+  numbers = [float(value) for value in (summary["robust_accuracy"], found["low"], found["high"])]
+  return Proportion(numbers[0], numbers[1], numbers[2], len(examples["robust"]), True)
 
 
 def mean_proportion(conditions: Sequence[np.ndarray]) -> Proportion:

@@ -7,6 +7,7 @@ import json
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
+from jaxrobust.attacks.audit import Audit, autoattack_audit
 from jaxrobust.attacks.cascade_budget import CascadeBudget
 from jaxrobust.attacks.registry import ATTACKS, attack_config, attack_id, make_attack
 from jaxrobust.attacks.schedule import Cascade, CleanPass, Schedule, as_schedule
@@ -104,13 +105,21 @@ def entry_of(attack: Any, eps: str | float | Budget | None = None, *, restarts: 
 
 
 def schedule_id(schedule: Schedule) -> str:
-  """Returns the id of a schedule: its own name if it has one, otherwise its attack's, with the number of restarts."""
+  """Returns the id of a schedule: its own name if it has one, otherwise its attack's, with the number of restarts.
+
+  >>> schedule_id(autoattack_audit(width=1.0))
+  'linf-autoattack-audit-1'
+  """
   name = schedule.name
   if isinstance(schedule, Cascade) and name:
     return f"{schedule.norm}-{name}" + ("" if _is_usual(schedule, name) else f"~{_digest(schedule)}")
   if isinstance(schedule, CascadeBudget):
     usual = _is_usual(schedule.cascade, schedule.cascade.name or "")
     return schedule.title if usual else f"{schedule.title}~{_digest(schedule)}"
+  if isinstance(schedule, Audit):
+    title = f"{schedule_id(schedule.full)}-audit-{schedule.width:g}"
+    usual = schedule == autoattack_audit(schedule.norm, schedule.width)
+    return title if usual else f"{title}~{_digest(schedule)}"
   attack = attack_id(schedule.stages[0].attack)
   if name:
     return f"{attack}-{name}"
@@ -144,6 +153,9 @@ def threat_config(schedule: Schedule) -> dict[str, Any] | None:
 
 def _search_config(schedule: Schedule) -> list[dict[str, Any]]:
   """Returns the numbers of a rule that is more than its stages, such as a minimum-budget search."""
+  if isinstance(schedule, Audit):
+    limits = {"width": schedule.width, "evaluations": schedule.evaluations}
+    return [{"schedule": "Audit", "cheap": len(schedule.cheap.stages), **limits}]
   known: list[str] = [field.name for field in fields(schedule)] if is_dataclass(schedule) else []
   numbers = {name: getattr(schedule, name) for name in known if isinstance(getattr(schedule, name), (int, float))}
   # A clean pass has none but the flag that it is not minimal.

@@ -10,6 +10,7 @@ import numpy as np
 
 from jaxrobust.core.display import html_table
 from jaxrobust.core.proportions import Proportion, proportion
+from jaxrobust.evaluation.metrics.proportions import robust_proportion
 from jaxrobust.evaluation.suites.entry import SuiteEntry
 from jaxrobust.evaluation.suites.suite import Part, Suite
 from jaxrobust.results import Result
@@ -36,7 +37,7 @@ class SuiteCell(NamedTuple):
   @property
   def accuracy(self) -> Proportion:
     """Counts the examples right without and with the attack, if there is one."""
-    return proportion(self.result.examples["robust"])
+    return robust_proportion(self.result.examples, self.result.summary)
 
   @property
   def robustness(self) -> Proportion:

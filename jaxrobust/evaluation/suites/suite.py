@@ -18,7 +18,7 @@ import fnmatch
 import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jaxrobust.core.budget import Budget, check_norm
 from jaxrobust.core.errors import InputError
@@ -41,6 +41,18 @@ Metrics = Callable[["Report"], Summary]
 """Computes metrics, tables and curves from the cells of a suite."""
 
 
+class AuditSetting(NamedTuple):
+  """Says which attacks the suite `audit` takes, by name, and how exactly (see `jaxrobust.attacks.audit`)."""
+
+  cheap: str = "mm5"
+  full: str = "autoattack"
+  width: float = 0.5
+  evaluations: float = 0.0
+
+
+AUDIT = AuditSetting()
+
+
 @dataclass(frozen=True)
 class Setting:
   """Says what a suite depends on.
@@ -53,6 +65,7 @@ class Setting:
     condition: of the data set, for suites without conditions of their own.
     small: as few corruptions, severities, budgets and steps as show that everything works.
     generated: corruptions are made on the fly even where official files exist.
+    audit: of the suite that audits.
     scaled: budgets in l1 and l2 that a paper has for 224 pixels follow the size of the images.
   """
 
@@ -65,6 +78,7 @@ class Setting:
   scaled: bool = False
   given: tuple[str, ...] = ()
   side: int | None = None
+  audit: AuditSetting = AUDIT
 
   @classmethod
   def of(cls, data: str, norm: str | None, eps: str | float | Budget | None, **more: Any) -> Setting:
