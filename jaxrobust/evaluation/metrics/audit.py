@@ -1,4 +1,4 @@
-"""Bounds what a full attack would still break of what a cheap one left standing, from an audited sample.
+"""MissedBounds what a full attack would still break of what a cheap one left standing, from an audited sample.
 
 A cheap attack leaves S of N examples standing; the full attack would break M more, so the robust accuracy is (S - M)/N.
 M is bounded from a sample without replacement, within strata. Of stratum h, with K_h misses among S_h survivors, m_h
@@ -70,8 +70,8 @@ class Scenario(NamedTuple):
 EXPECTED = (Scenario(0.5, (0.1, 0.003)), Scenario(0.35, (0.3, 0.03)), Scenario(0.15, (0.6, 0.3)))
 
 
-class Bounds(NamedTuple):
-  """Bounds the number of misses, those found included.
+class MissedBounds(NamedTuple):
+  """MissedBounds the number of misses, those found included.
 
   Attributes:
     low, high: of their sum.
@@ -83,11 +83,11 @@ class Bounds(NamedTuple):
   worst: tuple[int, ...]
 
 
-def bound_missed(strata: Sequence[Stratum], expected: Sequence[Scenario] = EXPECTED) -> Bounds:
+def bound_missed(strata: Sequence[Stratum], expected: Sequence[Scenario] = EXPECTED) -> MissedBounds:
   """Returns what is known of the number of misses with 95 % confidence.
 
   >>> bound_missed([Stratum(32), Stratum(288)])
-  Bounds(low=0, high=320, worst=(32, 288))
+  MissedBounds(low=0, high=320, worst=(32, 288))
   >>> bound_missed([Stratum(32, 6), Stratum(288, 56)])[:2], bound_missed([Stratum(32, 32, 3), Stratum(288, 288, 1)])[:2]
   ((0, 18), (4, 4))
   """
@@ -104,7 +104,7 @@ def bound_missed(strata: Sequence[Stratum], expected: Sequence[Scenario] = EXPEC
   low = min(int(below[0]) if len(below) else likeliest, likeliest)
   last = rising[high - 1] if high else -math.inf
   worst = tuple(one.missed + int(np.searchsorted(each, last, "right")) for one, each in zip(strata, steps, strict=True))
-  return Bounds(found + low, found + high, worst)
+  return MissedBounds(found + low, found + high, worst)
 
 
 def _increments(stratum: Stratum) -> np.ndarray:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxrobust.evaluation.metrics.audit import Bounds, Stratum, bound_missed, estimate_missed, log_evidence
+from jaxrobust.evaluation.metrics.audit import MissedBounds, Stratum, bound_missed, estimate_missed, log_evidence
 
 # The share of survivors, those nearest to being broken, that are a stratum of their own: most that MM5 misses is here.
 NEAR = 0.1
@@ -34,7 +34,7 @@ class Sample(NamedTuple):
 
   strata: tuple[Stratum, ...]
   drawn: np.ndarray
-  bounds: Bounds
+  bounds: MissedBounds
 
   @property
   def estimate(self) -> float:
