@@ -45,7 +45,7 @@ OWN = {
     "only": "only cells whose data/condition/attack@eps matches this shell pattern; empty for all",
     "cheap": "of suite audit: the attack that all examples go through",
     "full": "of suite audit: the attack that audits a sample of what is left standing",
-    "width": "of suite audit: the sample grows until the accuracy is known to ± so many points with 95 % confidence",
+    "width": "of suite audit: ends once the accuracy is known to ± so many points, with 95 % confidence",
     "evaluations": "of suite audit: forward passes after which it ends all the same; 0 for no bound",
     "samples": "forward passes per query of a randomized classifier; 0 for 20 with gradients and 1 without",
     "save_seconds": "how often a running cell saves its verdicts so far, to go on from when it is stopped",
