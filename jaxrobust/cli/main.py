@@ -30,6 +30,7 @@ COMMANDS = {
   "attack": "adversarial images for a data set, written to an npz file",
   "train": "one classifier, from a laptop to a pod; stopped runs continue where they were",
   "study": "the runs of a study: list, train and judge them all, a table from their cells",
+  "nas": "cells of NAS-Bench-201: train and attack many by one program, search, measure, compare, figures",
   "run": "train classifiers and evaluate them, from one config",
   "convert": "weights of a PyTorch checkpoint, as a classifier",
   "report": "tables, plots and the leaderboard page of a results folder",
@@ -41,7 +42,7 @@ COMMANDS = {
 }
 
 # Those whose time goes into networks; the others are over before it would pay to prepare.
-COMPUTING = ("evaluate", "certify", "reproduce", "transfer", "attack", "train", "study", "run", "bench")
+COMPUTING = ("evaluate", "certify", "reproduce", "transfer", "attack", "train", "study", "nas", "run", "bench")
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -65,6 +65,30 @@ class KeptSource(SourceView):
 
 
 @dataclass
+class SourceCache:
+  """Keeps the images of data sets that are costly to make, up to a gigabyte.
+
+  Attributes:
+    shared: whether several classifiers use it, so that whatever one of them needs is kept for the others.
+  """
+
+  shared: bool = False
+  _kept: OrderedDict[str, KeptSource] = field(default_factory=OrderedDict)
+
+  def keep(self, source: DataSource) -> DataSource:
+    """Returns the source with its images kept, if they are not too many."""
+    key = source.fingerprint()
+    if key not in self._kept:
+      image = source.take(np.zeros(1, int))[0]
+      if len(source) * image.nbytes > LARGEST_KEPT:
+        return source
+      self._kept[key] = KeptSource(source, image.shape[1:])
+    self._kept.move_to_end(key)
+    _shrink(self._kept, sum(kept.nbytes for kept in self._kept.values()), lambda kept: kept.nbytes)
+    return self._kept[key]
+
+
+@dataclass
 class ModelContext:
   """Holds what the jobs of one classifier share; one per classifier and run.
 
@@ -74,6 +98,7 @@ class ModelContext:
     repeated: fingerprints of the data that several jobs are about; of other data nothing is kept.
     certificates: distances within which examples were proved robust, by all that decides them.
     command: of a cell, as `data/condition/attack@eps`, the command line that computes it again.
+    sources: the images that are kept; one cache may serve many classifiers.
   """
 
   classifier: Classifier
@@ -82,7 +107,7 @@ class ModelContext:
   repeated: frozenset[str] = frozenset()
   certificates: dict[tuple, np.ndarray] = field(default_factory=dict)
   _clean: OrderedDict[tuple, CleanLogits] = field(default_factory=OrderedDict)
-  _kept: OrderedDict[str, KeptSource] = field(default_factory=OrderedDict)
+  sources: SourceCache = field(default_factory=SourceCache)
 
   @cached_property
   def fingerprint(self) -> str:
@@ -112,17 +137,9 @@ class ModelContext:
     """Returns the source with its images kept, if several cells need them, they are costly to make and not too many."""
     if isinstance(source, ArraySource):
       return source
-    key = source.fingerprint()
-    if key not in self.repeated:
+    if not self.sources.shared and source.fingerprint() not in self.repeated:
       return source
-    if key not in self._kept:
-      image = source.take(np.zeros(1, int))[0]
-      if len(source) * image.nbytes > LARGEST_KEPT:
-        return source
-      self._kept[key] = KeptSource(source, image.shape[1:])
-    self._kept.move_to_end(key)
-    _shrink(self._kept, sum(kept.nbytes for kept in self._kept.values()), lambda kept: kept.nbytes)
-    return self._kept[key]
+    return self.sources.keep(source)
 
 
 def _shrink(kept: OrderedDict, total: int, size: Callable[[Any], int]) -> None:

@@ -82,10 +82,12 @@ def save_classifier(
   options: dict[str, Any] | None = None,
   notes: dict[str, Any] | None = None,
   defense: str = "",
+  portable: bool = False,
 ) -> pathlib.Path:
   """Writes weights and metadata; `notes` (how it was trained) are kept and shown, never interpreted.
 
-  `defense` is the text of the defenses that the classifier stands behind, as `jpeg,quality=75`.
+  `defense` is the text of the defenses that the classifier stands behind, as `jpeg,quality=75`. `portable` weights are
+  one small file, as `save_portable` writes them; others a checkpoint of Orbax.
   """
   path = pathlib.Path(folder).absolute()
   metadata = {
@@ -99,13 +101,20 @@ def save_classifier(
   }
   try:
     path.mkdir(parents=True, exist_ok=True)
-    with _checkpointer() as checkpointer:
-      checkpointer.save(path / _WEIGHTS, jax.device_get(variables), force=True)
-      checkpointer.wait_until_finished()
+    if portable:
+      write_weights(path, jax.device_get(variables))
+    else:
+      _save_checkpoint(path, variables)
     write_json(path / _METADATA, metadata)
   except OSError as error:
     raise StorageError(f"cannot write the classifier to {path}: {error.strerror or error}") from None
   return path
+
+
+def _save_checkpoint(path: pathlib.Path, variables: Any) -> None:
+  with _checkpointer() as checkpointer:
+    checkpointer.save(path / _WEIGHTS, jax.device_get(variables), force=True)
+    checkpointer.wait_until_finished()
 
 
 def _checkpointer() -> ocp.StandardCheckpointer:

@@ -36,7 +36,7 @@ from jaxrobust.core.nas_cells import CONV1, CONV3, EDGES, OPERATIONS
 from jaxrobust.core.types import Array
 from jaxrobust.models.families.nas_bench_201 import MEAN, STD, NasBench201
 from jaxrobust.nas.initial import torch_default
-from jaxrobust.nas.traced_cell import TracedNetwork
+from jaxrobust.nas.traced_cell import CarriedNetwork, TracedNetwork
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,6 +55,11 @@ class OneProgram:
   @property
   def module(self) -> TracedNetwork:
     return TracedNetwork(self.num_classes, self.width, self.depth)
+
+  @property
+  def trained(self) -> CarriedNetwork:
+    """Returns the same network as a training step takes it, with the operations among its variables (`carry`)."""
+    return CarriedNetwork(self.num_classes, self.width, self.depth)
 
   def native(self, operations: Sequence[int]) -> NasBench201:
     """Builds the network of one cell, compiled on its own."""
@@ -116,6 +121,16 @@ class OneProgram:
     small = lambda path: path[-1] == "kernel" and _operation(path, cell) == CONV1
     used = {path: leaf[1:2, 1:2] if small(path) else leaf for path, leaf in flat.items() if _is_used(path, cell)}
     return flax.traverse_util.unflatten_dict(used)
+
+  def carry(self, operations: Sequence[int], variables: Any) -> Any:
+    """Turns variables of the one program into those of `trained`."""
+    cell = jnp.asarray(_static(operations), jnp.int32)
+    return {**variables, "batch_stats": {**variables["batch_stats"], "operations": cell}}
+
+  def put_down(self, variables: Any) -> Any:
+    """Turns variables of `trained` into those of the one program."""
+    stats = {name: leaf for name, leaf in variables["batch_stats"].items() if name != "operations"}
+    return {**variables, "batch_stats": stats}
 
   def _shapes(self) -> Mapping[tuple[str, ...], Any]:
     images, operations = jax.ShapeDtypeStruct((1, 32, 32, 3), jnp.float32), jnp.zeros(len(EDGES), jnp.int32)

@@ -154,3 +154,37 @@ def connected() -> np.ndarray:
   flags = used[:, leaves].any(axis=1) & used[:, enters].any(axis=1)
   flags.flags.writeable = False
   return flags
+
+
+def choose_cells(text: str, seed: int = 0) -> list[int]:
+  """Reads which cells are asked for.
+
+  Args:
+    text: ids and ranges, separated by commas, as `13714,3456,0-9`; `all` for the 6,466 that represent themselves;
+      `random-200` for so many of those, drawn at random.
+    seed: of the draw.
+
+  Returns:
+    Ids, each once, in the order asked for; drawn ones sorted.
+
+  >>> choose_cells("3,0-2"), len(choose_cells("all")), choose_cells("random-3") == choose_cells("random-3", seed=0)
+  ([3, 0, 1, 2], 6466, True)
+  """
+  if text == "all":
+    return representatives().tolist()
+  kind, _, count = text.partition("-")
+  if kind == "random" and count.isdigit() and 0 < int(count) <= len(representatives()):
+    return sorted(np.random.default_rng(seed).permutation(representatives())[: int(count)].tolist())
+  found: dict[int, None] = {}
+  for part in text.split(","):
+    first, _, last = part.strip().partition("-")
+    if not (first.isascii() and first.isdigit() and (not last or (last.isascii() and last.isdigit()))):
+      raise InputError(
+        f"cells are ids (13714,0-9), all or random-COUNT (at most {len(representatives())}), not {text!r}"
+      )
+    for uid in range(int(first), int(last or first) + 1):
+      operations_of(uid)  # Refuses what is no id.
+      found[uid] = None
+  if not found:
+    raise InputError(f"no cells in {text!r}")
+  return list(found)

@@ -21,8 +21,10 @@ from jaxrobust.core.errors import CorruptFileError, InputError, first_line
 from jaxrobust.core.nas_cells import NUM_CELLS, all_cells, isomorphs
 from jaxrobust.core.reading import read_json
 from jaxrobust.core.registry import unknown_name
+from jaxrobust.results.exchange.nas import CORRUPTIONS
 
 SUFFIX = "_accuracy.json"
+# The order of their columns; other attacks come after them.
 ATTACKS = ("fgsm", "pgd", "aa_apgd-ce", "aa_square")
 
 
@@ -56,11 +58,11 @@ class Table:
 
   def attacks(self) -> list[str]:
     """Returns the columns of attacks, by attack and budget."""
-    return [name for name in self.columns if name.partition("@")[0] in ATTACKS]
+    return [name for name in self.columns if "@" in name and name.partition("@")[0] not in CORRUPTIONS]
 
   def corruptions(self) -> list[str]:
     """Returns the columns of corruptions, by name and severity."""
-    return [name for name in self.columns if name != "clean" and name.partition("@")[0] not in ATTACKS]
+    return [name for name in self.columns if name.partition("@")[0] in CORRUPTIONS]
 
   def mean(self, names: list[str]) -> np.ndarray:
     """Averages columns; `adversarial` and `corruption` are the means of the paper's figures 26 to 30.

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import lax
 
-from jaxrobust.core.nas_cells import CONV1, CONV3
+from jaxrobust.core.nas_cells import CONV1, CONV3, EDGES
 from jaxrobust.core.types import Array
 from jaxrobust.models.families.nas_bench_201 import apply_stages, sum_nodes
 from jaxrobust.models.layers.basic import avg_pool
@@ -166,5 +166,23 @@ class TracedNetwork(nn.Module):
 
   @nn.compact
   def __call__(self, x: Array, operations: Array, train: bool = False) -> Array:
+    cell = lambda features, name: TracedCell(name=name)(features, operations, train)
+    return apply_stages(x, train, self.width, self.depth, self.num_classes, cell)
+
+
+class CarriedNetwork(nn.Module):
+  """The network of any cell, `module(images)`, which carries its operations as data among its batch statistics.
+
+  What trains a network hands statistics through from step to step without touching what no layer updates: so one
+  compiled step trains any cell.
+  """
+
+  num_classes: int = 10
+  width: int = 16
+  depth: int = 5
+
+  @nn.compact
+  def __call__(self, x: Array, train: bool = False) -> Array:
+    operations = self.variable("batch_stats", "operations", lambda: jnp.zeros(len(EDGES), jnp.int32)).value
     cell = lambda features, name: TracedCell(name=name)(features, operations, train)
     return apply_stages(x, train, self.width, self.depth, self.num_classes, cell)

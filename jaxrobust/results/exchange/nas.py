@@ -8,14 +8,16 @@ Lists run over the budgets of `meta.json`, in 255ths, or over severities 1 to 5.
 (github.com/steffen-jung/robustness-dataset) have; both are read, the files' are written. Architecture 21 is the model
 `nb201-21`. A key becomes one table of all its models (`results.tables`), and a table one key again.
 
-Cells of one's own are written only where they are what the key says: the paper's attacks with its steps and budgets, on
-the whole test set. Others are counted in an error where nothing else is left.
+Cells of one's own are written only where they are what a protocol says. `PUBLISHED` is the paper's: its attacks with
+its steps and budgets, on the whole test set; others are counted in an error where nothing else is left. A data set of
+one's own (`jaxrobust nas run`) has its own keys for attacks with other steps; its `meta.json` says what they are.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +55,30 @@ MEASUREMENTS = {"accuracy": ACCURACY, "confidence": "confidence", "cm": "confusi
 # Their folders, our data sets, and how many test images these have.
 DATA = {"cifar10": ("cifar10", 10_000), "cifar100": ("cifar100", 10_000), "ImageNet16-120": ("imagenet16-120", 6_000)}
 _STORED = re.compile(r"(cifar100?)-c:(.+)")
+
+
+@dataclass(frozen=True)
+class NasProtocol:
+  """Says which cells a data set in this layout holds, and where.
+
+  Attributes:
+    folders: (data set, number of examples) of ours to the name of a folder.
+    attacks: key to the id of the attack that it stands for.
+    epsilons: key to budgets in 255ths.
+    about: more entries of `meta.json`, by name.
+  """
+
+  folders: Mapping[tuple[str, int], str]
+  attacks: Mapping[str, str]
+  epsilons: Mapping[str, Sequence[float]]
+  about: Mapping[str, Any] = field(default_factory=dict)
+
+  def key(self, attack: str) -> str | None:
+    """Returns the key of an attack's id; None where there is none."""
+    return next((key for key, ours in self.attacks.items() if ours == attack), None)
+
+
+PUBLISHED = NasProtocol({place: theirs for theirs, place in DATA.items()}, ATTACKS, EPSILONS)
 
 
 def read_nas(path: Path) -> Iterator[ResultTable]:
@@ -138,22 +164,25 @@ NasRows = dict[tuple[str, str], dict[str, dict[str, list[Any]]]]
 """(folder, key) to id to measure (by our names) to its list."""
 
 
-def write_nas(results: Iterable[Result], tables: Iterable[ResultTable] = ()) -> Iterator[tuple[str, str]]:
+def write_nas(
+  results: Iterable[Result], tables: Iterable[ResultTable] = (), protocol: NasProtocol = PUBLISHED
+) -> Iterator[tuple[str, str]]:
   """Returns path and text of every file of the data set; a place without a number holds null.
 
   Args:
     results: cells of any models; those that are no cells of the benchmark under its protocol are passed over.
     tables: of many models.
+    protocol: what the data set holds.
   """
   found: NasRows = {}
-  epsilons = dict(EPSILONS)
+  epsilons = {key: list(places) for key, places in protocol.epsilons.items()}
   for table in tables:
     _add_table(found, epsilons, table)
   others = 0
   for result in results:
     uid = re.fullmatch(rf"{PREFIX}(\d+)", result.cell.model)
     if uid is not None and int(uid[1]) < NUM_CELLS:
-      place = _place(result, epsilons)
+      place = _place(result, protocol, epsilons)
       others += place is None
       if place is not None:
         folder, key, at = place
@@ -169,7 +198,7 @@ def write_nas(results: Iterable[Result], tables: Iterable[ResultTable] = ()) -> 
       shown = {uid: row[0] if key == CLEAN else row for uid, row in rows.items() if set(map(type, row)) != {type(None)}}
       if shown:
         yield f"{folder}/{key}_{measurement}.json", compact_text({folder: {key: {measurement: shown}}})
-  yield "meta.json", compact_text({"ids": _ids(), "epsilons": epsilons})
+  yield "meta.json", compact_text({"ids": _ids(), "epsilons": epsilons, **protocol.about})
 
 
 def _size(key: str, epsilons: Mapping[str, Sequence[float]]) -> int:
@@ -198,12 +227,14 @@ def _ids() -> dict[str, dict[str, str]]:
   return {str(uid): {"nb201-string": next(strings), "isomorph": str(same[uid])} for uid in range(NUM_CELLS)}
 
 
-def _place(result: Result, epsilons: Mapping[str, Sequence[float]]) -> tuple[str, str, int] | None:
+def _place(
+  result: Result, protocol: NasProtocol, epsilons: Mapping[str, Sequence[float]]
+) -> tuple[str, str, int] | None:
   """Returns folder, key and place in the list of a cell; None for what the data set does not hold."""
   cell = result.cell
   stored = _STORED.fullmatch(cell.data)
   data, condition = (stored[1], stored[2]) if stored else (cell.data, cell.condition)
-  folder = next((theirs for theirs, (ours, n) in DATA.items() if (ours, n) == (data, cell.n)), None)
+  folder = protocol.folders.get((data, cell.n))
   if folder is None:
     return None
   if cell.attack == "none":
@@ -213,7 +244,7 @@ def _place(result: Result, epsilons: Mapping[str, Sequence[float]]) -> tuple[str
     name, severity = corruption
     made = stored or condition == f"{name}-{severity}-t32"
     return (folder, name, severity - 1) if name in CORRUPTIONS and severity in SEVERITIES and made else None
-  key = next((theirs for theirs, ours in ATTACKS.items() if ours == cell.attack), None)
+  key = protocol.key(cell.attack)
   budget = round(255 * (budget_value(cell.eps) or -1), 6)
   if key is None or condition != CLEAN or stored or budget not in epsilons[key]:
     return None

@@ -1,0 +1,211 @@
+"""`jaxrobust nas run|search|compare`: cells of NAS-Bench-201 trained and attacked, searched, and compared.
+
+jaxrobust nas run --config configs/nas.py:small --cells random-200 --out nas
+jaxrobust nas search nas/dataset/foolbox --objective pgd-4@1
+jaxrobust nas compare nas/dataset/foolbox published/nas201
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ml_collections import ConfigDict
+
+from jaxrobust.cli.configuration import parse
+from jaxrobust.cli.evaluate import run_options
+from jaxrobust.core.compilation import enable_compilation_cache
+from jaxrobust.core.errors import InputError
+from jaxrobust.core.registry import unknown_name
+
+if TYPE_CHECKING:
+  from jaxrobust.evaluation.nas.run import LoadedCells
+  from jaxrobust.nas.trainer import CellTrainer
+
+# The recipe of NAS-Bench-201 on CIFAR-10 (Dong & Yang 2020, table 1).
+TRAIN = {
+  "data": "cifar10-train",
+  "arch_options": {"width": 16, "depth": 5},
+  "epochs": 200.0,
+  "batch_size": 256,
+  "optimizer": "sgd",
+  "learning_rate": 0.1,
+  "weight_decay": 5e-4,
+  "schedule": "cosine",
+  "techniques": ("pad-crop-flip",),
+  "options": {},
+  "precision": "float32",
+  "seed": 777,
+  "save_every": 2000,
+}
+RUN = {
+  "cells": "",
+  "data": "cifar10",
+  "models": "",
+  "train": TRAIN,
+  "suite": "nas-cell",
+  "only": "",
+  "foolbox": True,
+  "n": 0,
+  "seed": 0,
+  "out": "nas",
+  "index": 0,
+  "shares": 1,
+  "batch_size": 0,
+  "precision": "highest",
+  "save_seconds": 60.0,
+  "distributed": False,
+  "processes": 0,
+  "quiet": False,
+}
+SEARCH = {
+  "table": "cifar10",
+  "objective": "clean",
+  "method": "all",
+  "runs": 100,
+  "queries": 300,
+  "seed": 0,
+  "json": False,
+}
+COMPARE = {"table": "cifar10", "columns": "clean", "json": False}
+DEFAULTS: dict[str, Any] = {**RUN, **SEARCH, **COMPARE}
+USAGE = """cells of NAS-Bench-201: trained, attacked, searched, compared
+  run --cells=13714,0-9 --data=cifar10    trains (or loads) cells and makes the robustness data set of them
+  search FOLDER --objective=fgsm@1        random, local, evolutionary and BANANAS search over a data set
+  compare FOLDER OTHER --columns=clean    Kendall's rank correlation of the cells that two data sets share"""
+
+
+def run(argv: list[str]) -> int:
+  if not argv or "-h" in argv or "--help" in argv:
+    parse("nas", ["--help"], DEFAULTS, USAGE)
+  action, *rest = argv
+  actions: dict[str, Callable[[list[str]], int]] = {"run": _run, "search": _search, "compare": _compare}
+  if action not in actions:
+    raise unknown_name("nas command", action, sorted(actions))
+  return actions[action](rest)
+
+
+def _paths(words: list[str], count: int, what: str) -> tuple[list[str], list[str]]:
+  """Splits the folders that a command begins with from its options."""
+  if len(words) < count or any(word.startswith("--") for word in words[:count]):
+    raise InputError(f"jaxrobust nas {what}")
+  return words[:count], words[count:]
+
+
+def _run(argv: list[str]) -> int:
+  config = parse("nas", argv, RUN, USAGE)
+  if not config.cells:
+    raise InputError("say which cells: --cells=13714,0-9, --cells=random-200 or --cells=all")
+  enable_compilation_cache()
+  from jaxrobust.data.registry import load_data
+  from jaxrobust.evaluation.nas.dataset import write_dataset
+  from jaxrobust.evaluation.nas.run import NasRun
+  from jaxrobust.nas.space import choose_cells
+  from jaxrobust.results import check_writable
+
+  uids = tuple(choose_cells(config.cells, config.seed))
+  options = run_options(config, quiet=True)
+  index, shares = _share(config, options.process, options.processes)
+  data = load_data(config.data)
+  data = data.subset(config.n) if config.n else data
+  check_writable(config.out)
+  # Architectures are shared among processes, never the examples of one. The number of slots is fixed: how many examples
+  # are right differs from cell to cell, and each smaller number of slots would be another program.
+  engine = options.engine and replace(options.engine, shrink=False)
+  alone = replace(options, engine=engine, process=0, processes=1)
+  nas = NasRun(
+    uids, _cells(config, data.num_classes), data, config.suite, Path(config.out), alone, config.only, config.foolbox
+  )
+  mine, made = uids[index::shares], []
+  nas.asked  # noqa: B018 - refuses a bad suite before anything is trained
+  for number, uid in enumerate(mine, 1):
+    made = nas.evaluate(uid)
+    if not config.quiet:
+      print(f"[{number}/{len(mine)}] nb201-{uid}: {len(made)} cells", file=sys.stderr, flush=True)
+  results = list(nas.results(made)) if made else []
+  if not results:
+    print("other processes are still at work; the last one writes the data set")
+    return 0
+  about = {"cells": config.cells, "network": _network(nas), "train": _recipe(nas), "suite": config.suite}
+  for folder in write_dataset(config.out, results, about):
+    print(f"{len(uids)} cells in {folder}")
+  return 0
+
+
+def _share(config: ConfigDict, process: int, processes: int) -> tuple[int, int]:
+  """Returns which share of the cells this process takes: of a job array, or of a distributed run."""
+  if config.shares < 1 or not 0 <= config.index < config.shares:
+    raise InputError(f"index must be 0 to {config.shares - 1}, got {config.index} of {config.shares} shares")
+  if processes > 1 and config.shares > 1:
+    raise InputError("a run is shared by --distributed or by --index and --shares, not by both")
+  return (process, processes) if processes > 1 else (config.index, config.shares)
+
+
+def _cells(config: ConfigDict, num_classes: int) -> CellTrainer | LoadedCells:
+  from jaxrobust.evaluation.nas.run import LoadedCells
+  from jaxrobust.nas.trainer import CellTrainer, program_of
+  from jaxrobust.training.config import make_train_config
+
+  recipe = make_train_config({"arch": "nb201-0", **config.train.to_dict()})
+  return LoadedCells(program_of(recipe, num_classes), config.models) if config.models else CellTrainer(recipe)
+
+
+def _network(nas: Any) -> dict[str, int]:
+  program = nas.cells.program
+  return {"width": program.width, "depth": program.depth, "num_classes": program.num_classes}
+
+
+def _recipe(nas: Any) -> dict[str, Any] | None:
+  """Returns the recipe that all cells were trained by; None where they were loaded."""
+  from jaxrobust.nas.trainer import CellTrainer
+
+  if not isinstance(nas.cells, CellTrainer):
+    return None
+  known = nas.cells.config.identity()
+  return {name: value for name, value in known.items() if name != "arch"}
+
+
+def _search(argv: list[str]) -> int:
+  (folder,), rest = _paths(argv, 1, "search takes the folder of a data set, which holds meta.json")
+  config = parse("nas", rest, SEARCH, USAGE)
+  from jaxrobust.nas.search import METHODS, Landscape, curve, report, search
+  from jaxrobust.nas.table import load_table
+
+  table = load_table(folder, config.table)
+  landscape = Landscape.of(table, *config.objective.split(","))
+  methods = [*METHODS, "bananas"] if config.method == "all" else config.method.split(",")
+  names = [name for name in ("clean", *table.attacks()) if name == "clean" or name.endswith("@1")]
+  names += ["corruption"] if table.corruptions() else []
+  for method in methods:
+    found = search(method, landscape, config.runs, config.queries, config.seed)
+    line = curve(found)
+    row = {"method": method, "objective": config.objective, "runs": config.runs, "queries": config.queries}
+    row |= {"best": float(line.mean[-1]), "low": float(line.low[-1]), "high": float(line.high[-1])}
+    row |= report(found, table, names)
+    if config.json:
+      print(json.dumps(row))
+    else:
+      shown = "  ".join(f"{name} {100 * row[name]:.2f}" for name in names)
+      print(f"{method:<10} {row['best']:.4f} [{row['low']:.4f}, {row['high']:.4f}]  {shown}")
+  return 0
+
+
+def _compare(argv: list[str]) -> int:
+  (first, second), rest = _paths(argv, 2, "compare takes the folders of two data sets, each with its meta.json")
+  config = parse("nas", rest, COMPARE, USAGE)
+  from jaxrobust.analysis.cell_tables import compare_tables
+  from jaxrobust.nas.table import load_table
+
+  one, _, other = config.table.partition("=")
+  tables = load_table(first, one), load_table(second, other or one)
+  for row in compare_tables(*tables, config.columns.split(",")):
+    if config.json:
+      print(json.dumps(row._asdict()))
+    else:
+      pair = row.first if row.first == row.second else f"{row.first} {row.second}"
+      print(f"{pair:<28} tau {row.tau:+.3f} [{row.low:+.3f}, {row.high:+.3f}] over {row.cells} cells")
+  return 0

@@ -1,0 +1,168 @@
+"""A run over cells: one program for all, the paper's layout under both readings, and the same files after a kill."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+from jaxrobust.core.nas_cells import operations_of
+from jaxrobust.data.registry import load_data
+from jaxrobust.evaluation.evaluate import evaluate
+from jaxrobust.evaluation.job import RunOptions
+from jaxrobust.evaluation.nas.readings import read_as
+from jaxrobust.models.zoo import load_classifier
+from jaxrobust.nas.one_program import OneProgram
+from jaxrobust.nas.table import load_table
+from jaxrobust.nas.trainer import load_cell
+from jaxrobust.results import load_results
+from tests.cli.calling import call, files, refused
+
+ROOT = pathlib.Path(__file__).parents[2]
+# The clean pass and FGSM: two programs.
+WORDS = ("nas", "run", "--config", f"{ROOT}/configs/nas.py:runlocal", "--only=*/clean/*[ng][es]*", "--batch_size=16")
+TINY = ("--train.arch_options.width=2", "--train.epochs=0.2", "--n=24")
+PROGRAM = OneProgram(2, 1)
+
+
+class Compiled:
+  """How many programs were compiled."""
+
+  def __init__(self):
+    self.count = 0
+    jax.monitoring.register_event_duration_secs_listener(self._listen)
+
+  def _listen(self, event, _, **more):
+    self.count += event.endswith("backend_compile_duration")
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory):
+  """The folder of a run over three cells, and how many programs each of two calls compiled."""
+  out, compiled, counts = tmp_path_factory.mktemp("nas") / "run", Compiled(), []
+  for cells in ("13714", "13714,0,11"):
+    before = compiled.count
+    code, said, err = call(*WORDS, *TINY, f"--cells={cells}", f"--out={out}", "--quiet")
+    assert code == 0, err
+    counts.append(compiled.count - before)
+  return out, counts, said
+
+
+def dataset(out):
+  return {str(name): path.read_bytes() for name, path in files(out / "dataset").items()}
+
+
+def test_the_first_cell_compiles_for_all(ran):
+  counts = ran[1]
+  # What is left belongs to the trainer of the second call, a closure of its own, and to drawing weights of new shapes.
+  assert counts[0] > 10 and len({path.parent.name for path in (ran[0] / "models").glob("*/classifier.json")}) == 3
+  results = list(load_results(ran[0] / "results"))
+  assert len(results) == 3 * (1 + 2 + 2)
+
+
+def test_the_layout_is_the_paper_s_under_both_readings(ran):
+  out = ran[0]
+  for reading in ("first-success", "foolbox"):
+    table = load_table(out / "dataset" / reading, "digits32")
+    assert table.ids.tolist() == [0, 11, 13714] and table.attacks() == ["fgsm@0.5", "fgsm@4"]
+    meta = json.loads((out / "dataset" / reading / "meta.json").read_text())
+    assert len(meta["ids"]) == 15625 and meta["epsilons"] == {"fgsm@Linf": [0.5, 4.0]}
+    assert meta["protocol"]["reading"] == reading and meta["protocol"]["n"] == 24
+    assert meta["protocol"]["network"] == {"width": 2, "depth": 1, "num_classes": 10}
+    confusion = json.loads((out / "dataset" / reading / "digits32" / "fgsm@Linf_cm.json").read_text())
+    assert np.shape(confusion["digits32"]["fgsm@Linf"]["cm"]["0"]) == (2, 10, 10)
+
+
+def test_foolbox_reads_the_last_point_of_every_image(ran):
+  out = ran[0]
+  results = [one for one in load_results(out / "results") if one.cell.model == "nb201-0"]
+  ours, theirs = ({one.cell.id: one for one in read_as(name, results)} for name in ("first-success", "foolbox"))
+  assert ours.keys() == theirs.keys()
+  data = load_data("digits32").subset(24)
+  images, labels = data.take(np.arange(24))
+  model = load_classifier(out / "models" / "nb201-0")
+  loss = lambda x: -jax.nn.log_softmax(model(x))[np.arange(24), labels].sum()
+  for eps in (0.5, 4):
+    moved = np.clip(images + eps / 255 * np.sign(jax.grad(loss)(images)), 0, 1)
+    right = np.asarray(model(moved)).argmax(1) == labels
+    cell = f"linf-fgsm@{eps}/255"
+    assert theirs[cell].summary["robust_accuracy"] == pytest.approx(right.mean(), abs=1e-6)
+    assert ours[cell].summary["robust_accuracy"] <= theirs[cell].summary["robust_accuracy"] + 1e-6
+
+
+def test_verdicts_are_those_of_the_native_network(ran):
+  out, data = ran[0], load_data("digits32").subset(24)
+  by_cell = {one.cell.id: one for one in load_results(out / "results") if one.cell.model == "nb201-11"}
+  native = evaluate(out / "models" / "nb201-11", data, "nas-cell,small", options=RunOptions(quiet=True),
+                    only="*/clean/*[ng][es]*")  # fmt: skip
+  for result in native.results:
+    for name in ("correct", "robust", "prediction"):
+      np.testing.assert_array_equal(result.examples[name], by_cell[result.cell.id].examples[name])
+
+
+def test_a_run_again_computes_nothing_and_shares_make_the_same_files(ran, tmp_path):
+  out = ran[0]
+  before = {name: path.stat().st_mtime_ns for name, path in files(out / "results").items()}
+  for index in (0, 1):
+    words = (
+      *WORDS,
+      *TINY,
+      "--cells=13714,0,11",
+      f"--out={tmp_path / 'shared'}",
+      f"--models={out / 'models'}",
+      "--quiet",
+    )
+    code, said, err = call(*words, f"--index={index}", "--shares=2")
+    assert code == 0, err
+    assert ("still at work" in said) == (index == 0)
+  ours, theirs = dataset(out), dataset(tmp_path / "shared")
+  data = [name for name in ours if not name.endswith("meta.json")]
+  assert ours.keys() == theirs.keys() and all(ours[name] == theirs[name] for name in data)
+  assert {name: path.stat().st_mtime_ns for name, path in files(out / "results").items()} == before
+
+
+def test_a_trained_cell_is_read_back_and_another_is_refused(ran):
+  folder = ran[0] / "models" / "nb201-11"
+  wide = load_cell(PROGRAM, 11, folder)
+  native = load_classifier(folder).variables["module"]
+  back = PROGRAM.narrow(operations_of(11), wide)
+  assert jax.tree.all(jax.tree.map(np.array_equal, back, native))
+  assert load_cell(PROGRAM, 11, folder / "nothing") is None
+  refused(2, "not nb201-11 as", *WORDS, "--cells=11", f"--out={folder.parent / 'x'}", f"--models={ran[0] / 'models'}",
+          "--train.arch_options.width=4")  # fmt: skip
+  refused(3, "another config", *WORDS, *TINY, "--cells=11", f"--out={ran[0]}", "--train.learning_rate=0.2")
+
+
+def test_bad_requests_are_refused_before_anything_is_trained(tmp_path):
+  for reason, *words in (
+    ("say which cells",),
+    ("not 'nought'", "--cells=nought"),
+    ("15625", "--cells=15625"),
+    ("index must be", "--cells=1", "--index=2", "--shares=2"),
+    ("averages weights", "--cells=1", "--train.techniques=ema"),
+    ("no cell of nas-cell matches", "--cells=1", "--only=nothing"),
+  ):
+    refused(2, reason, *WORDS, f"--out={tmp_path / 'run'}", *words)
+
+
+@pytest.mark.ci
+def test_killed_in_the_middle_it_ends_with_identical_files(ran, tmp_path):
+  out = tmp_path / "killed"
+  words = (*WORDS, *TINY, "--cells=13714,0,11", f"--out={out}", "--save_seconds=0", "--train.save_every=3")
+  again = lambda **more: (
+    subprocess.run(
+      [sys.executable, "-m", "tests.evaluation.killable_nas", *words], env={**os.environ, **more}, cwd=ROOT
+    ).returncode
+  )
+  # In the training of the first cell, inside its evaluation, and in the training of the second.
+  assert again(KILL_TRAINING="4") == -signal.SIGKILL and (out / "models" / "nb201-13714" / "checkpoints").is_dir()
+  assert again(KILL_AFTER="2") == -signal.SIGKILL
+  assert again(KILL_TRAINING="5") == -signal.SIGKILL
+  assert again() == 0
+  ours, theirs = dataset(ran[0]), dataset(out)
+  assert ours == theirs
