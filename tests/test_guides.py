@@ -29,6 +29,7 @@ def test_there_is_a_guide_for_each_use():
     "write_a_suite",
     "train_on_a_pod",
     "read_the_numbers",
+    "search_architectures",
   }
 
 

@@ -1,8 +1,10 @@
-"""`jaxrobust nas run|search|compare`: cells of NAS-Bench-201 trained and attacked, searched, and compared.
+"""`jaxrobust nas run|search|compare|measure|figures`: cells of NAS-Bench-201, trained, attacked, searched, measured.
 
 jaxrobust nas run --config configs/nas.py:small --cells random-200 --out nas
 jaxrobust nas search nas/dataset/foolbox --objective pgd-4@1
 jaxrobust nas compare nas/dataset/foolbox published/nas201
+jaxrobust nas measure --cells 13714,0 --models nas/models --out measures.jsonl
+jaxrobust nas figures nas/dataset/foolbox --out figures
 """
 
 from __future__ import annotations
@@ -72,18 +74,38 @@ SEARCH = {
   "json": False,
 }
 COMPARE = {"table": "cifar10", "columns": "clean", "json": False}
-DEFAULTS: dict[str, Any] = {**RUN, **SEARCH, **COMPARE}
+MEASURE = {
+  "cells": "",
+  "data": "cifar10",
+  "models": "",
+  "train": TRAIN,
+  "measures": "jacobian,hessian-input,hessian-weights",
+  "projections": 4,
+  "n": 64,
+  "seed": 0,
+  "out": "",
+}
+FIGURES = {"table": "cifar10", "objective": "clean", "measured": "", "out": "figures"}
+DEFAULTS: dict[str, Any] = {**FIGURES, **MEASURE, **SEARCH, **COMPARE, **RUN}
 USAGE = """cells of NAS-Bench-201: trained, attacked, searched, compared
   run --cells=13714,0-9 --data=cifar10    trains (or loads) cells and makes the robustness data set of them
   search FOLDER --objective=fgsm@1        random, local, evolutionary and BANANAS search over a data set
-  compare FOLDER OTHER --columns=clean    Kendall's rank correlation of the cells that two data sets share"""
+  compare FOLDER OTHER --columns=clean    Kendall's rank correlation of the cells that two data sets share
+  measure --cells=0-9 --models=FOLDER     Jacobian norms and Hessian eigenvalues, at initialization and trained
+  figures FOLDER --out=figures            the paper's figures of a data set"""
 
 
 def run(argv: list[str]) -> int:
   if not argv or "-h" in argv or "--help" in argv:
     parse("nas", ["--help"], DEFAULTS, USAGE)
   action, *rest = argv
-  actions: dict[str, Callable[[list[str]], int]] = {"run": _run, "search": _search, "compare": _compare}
+  actions: dict[str, Callable[[list[str]], int]] = {
+    "run": _run,
+    "search": _search,
+    "compare": _compare,
+    "measure": _measure,
+    "figures": _figures,
+  }
   if action not in actions:
     raise unknown_name("nas command", action, sorted(actions))
   return actions[action](rest)
@@ -208,4 +230,48 @@ def _compare(argv: list[str]) -> int:
     else:
       pair = row.first if row.first == row.second else f"{row.first} {row.second}"
       print(f"{pair:<28} tau {row.tau:+.3f} [{row.low:+.3f}, {row.high:+.3f}] over {row.cells} cells")
+  return 0
+
+
+def _measure(argv: list[str]) -> int:
+  config = parse("nas", argv, MEASURE, USAGE)
+  if not config.cells:
+    raise InputError("say which cells: --cells=13714,0-9")
+  enable_compilation_cache()
+  import numpy as np
+
+  from jaxrobust.core.files import atomic_write
+  from jaxrobust.data.registry import load_data
+  from jaxrobust.evaluation.nas.run import LoadedCells
+  from jaxrobust.nas.measures import measure_cells
+  from jaxrobust.nas.space import choose_cells
+  from jaxrobust.nas.trainer import program_of
+  from jaxrobust.training.config import make_train_config
+
+  uids, data = choose_cells(config.cells, config.seed), load_data(config.data)
+  program = program_of(make_train_config({"arch": "nb201-0", **config.train.to_dict()}), data.num_classes)
+  loaded = LoadedCells(program, config.models) if config.models else None
+  images, labels = data.take(np.arange(min(config.n, len(data))))
+  trained = None if loaded is None else lambda uid: loaded.train(uid, "")
+  names = config.measures.split(",")
+  lines = []
+  for row in measure_cells(program, uids, trained, images, labels, names, config.seed, config.projections):
+    lines.append(json.dumps(row))
+    print(lines[-1], flush=True)
+  if config.out:
+    atomic_write(config.out, "\n".join(lines) + "\n")
+  return 0
+
+
+def _figures(argv: list[str]) -> int:
+  (folder,), rest = _paths(argv, 1, "figures takes the folder of a data set, which holds meta.json")
+  config = parse("nas", rest, FIGURES, USAGE)
+  from jaxrobust.nas.table import load_table
+  from jaxrobust.report.nas_plots import read_confusions, write_nas_figures
+
+  table = load_table(folder, config.table)
+  rows = [json.loads(line) for line in Path(config.measured).read_text().splitlines()] if config.measured else []
+  confusions = read_confusions(folder, config.table)
+  drawn = write_nas_figures(table, config.out, objective=config.objective, confusions=confusions, measures=rows)
+  print(f"{len(drawn)} figures in {config.out}: {', '.join(drawn)}")
   return 0

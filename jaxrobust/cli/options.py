@@ -113,6 +113,9 @@ OWN = {
     "runs": "repetitions of a search",
     "queries": "cells that each run of a search looks up",
     "columns": "columns to compare, separated by commas; two names as pgd-10@1=pgd@1",
+    "measures": "what to measure, separated by commas",
+    "projections": "random projections for the Jacobian's norm; 0 for the exact norm",
+    "measured": "the file that `measure` wrote, to draw measures against robustness; empty for none",
   },
   "convert": {
     "arch": "a name of `jaxrobust list models`; needed",

@@ -162,3 +162,31 @@ def test_effects_of_edges_add_up(name):
   assert 0 < found.shares.sum() + found.pairs.sum() / 2 < 1
   # On every edge a 3×3 convolution is the best operation on average.
   assert np.all(found.effects.argmax(axis=1) == OPERATIONS.index("nor_conv_3x3"))
+
+
+def test_figures_are_drawn_where_a_table_has_the_numbers(tmp_path):
+  pytest.importorskip("matplotlib")
+  from jaxrobust.report.nas_plots import write_nas_figures
+
+  ids = representatives()[:60]
+  values = np.random.default_rng(0).random((len(ids), 3))
+  table = Table("toy", ids, {"clean": values[:, 0], "pgd@1": values[:, 1], "fog@3": values[:, 2]})
+  rows = [{"uid": int(uid), "jacobian": 1.0 + number} for number, uid in enumerate(ids[:5])]
+  matrices = {"clean": np.eye(10), "pgd@Linf": np.ones((10, 10))}
+  drawn = write_nas_figures(table, tmp_path, confusions=matrices, measures=rows)
+  assert {"ranges-attacks", "ranges-corruptions", "kendall-attacks", "search", "confusion", "measures"} <= set(drawn)
+  # Those of all cells are left out of a table of some.
+  assert "single-changes" not in drawn and "edge-effects" not in drawn
+  assert {path.name for path in tmp_path.glob("*.png")} == {f"nas-{name}.png" for name in drawn}
+
+
+def test_two_tables_are_compared_over_the_cells_that_both_have():
+  from jaxrobust.analysis.cell_tables import compare_tables
+
+  ids = representatives()
+  first = Table("a", ids[:40], {"clean": np.arange(40.0), "pgd-4@1": -np.arange(40.0)})
+  second = Table("b", ids[10:60], {"clean": np.arange(50.0), "pgd@1": np.arange(50.0)})
+  one, other = compare_tables(first, second, ["clean", "pgd-4@1=pgd@1"], draws=50)
+  assert (one.tau, one.cells, other.tau, other.second) == (1.0, 30, -1.0, "pgd@1")
+  with pytest.raises(InputError, match="share 0 cells"):
+    compare_tables(Table("a", ids[:3], {"clean": np.arange(3.0)}), Table("b", ids[5:8], {"clean": np.arange(3.0)}), [])

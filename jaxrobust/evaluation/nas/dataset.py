@@ -17,7 +17,7 @@ from typing import Any
 from jaxrobust.core.files import atomic_write
 from jaxrobust.evaluation.nas.readings import READINGS, read_as
 from jaxrobust.results import Cell, Result
-from jaxrobust.results.exchange.nas import ATTACKS, DATA, EPSILONS, NasProtocol, write_nas
+from jaxrobust.results.exchange.nas import ATTACKS, DATA, NasProtocol, write_nas
 from jaxrobust.results.rows import budget_value
 
 DATASET_FOLDER = "dataset"
@@ -61,10 +61,8 @@ def protocol_of(cells: Iterable[Cell], about: Mapping[str, Any]) -> NasProtocol:
       key = key_of(cell.attack)
       attacks[key] = cell.attack
       epsilons.setdefault(key, []).append(round(255 * (budget_value(cell.eps) or 0.0), 6))
-  whole = {key: list(EPSILONS[key]) if set(found) <= set(EPSILONS.get(key, ())) and key in EPSILONS else sorted(found)
-           for key, found in epsilons.items()}  # fmt: skip
   more = {"attacks": attacks, "n": max(n for _, n in folders), **about}
-  return NasProtocol(folders, attacks, whole, {"protocol": more})
+  return NasProtocol(folders, attacks, {key: sorted(set(found)) for key, found in epsilons.items()}, {"protocol": more})
 
 
 def write_dataset(out: str | Path, results: Sequence[Result], about: Mapping[str, Any]) -> list[Path]:

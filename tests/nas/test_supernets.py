@@ -1,0 +1,117 @@
+"""Supernets: a masked subnet is the network cut out of it, one program serves all, training is the sandwich."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxrobust.core.errors import InputError
+from jaxrobust.nas.supernets import study, training
+from jaxrobust.nas.supernets.network import forward, init_params, slice_params, subnet_classifier
+from jaxrobust.nas.supernets.space import (
+  KINDS,
+  SPACES,
+  Stage,
+  Subnet,
+  SupernetSpace,
+  describe,
+  largest,
+  pick,
+  smallest,
+)
+
+# Everything that a small space varies, in two blocks.
+TINY = {
+  "mobilenetv3": SupernetSpace("mobilenetv3", 4, (Stage((4,), (1, 2), (3, 5), (2.0, 3.0)),), (8,)),
+  "resnet-basic": SupernetSpace("resnet-basic", 4, (Stage((4, 6), (1, 2), (3, 5)),), (8,), (3, 5)),
+  "resnet-bottleneck": SupernetSpace("resnet-bottleneck", 4, (Stage((8, 12), (1, 2), (3, 5), (0.25, 0.5)),), (8,)),
+}
+IMAGES = np.random.default_rng(0).normal(size=(16, 8, 8, 3)).astype(np.float32)
+LABELS = np.arange(16) % 4
+
+
+@pytest.mark.parametrize("kind", [pytest.param(k, marks=() if k == "resnet-basic" else pytest.mark.ci) for k in KINDS])
+def test_a_masked_subnet_is_the_one_cut_out_of_it(kind):
+  space = TINY[kind]
+  params = init_params(space, jax.random.key(1), 4)
+  rng = np.random.default_rng(2)
+  statistics, logits = training.batch_statistics, jax.jit(forward, static_argnums=0)
+  before = statistics._cache_size(), logits._cache_size()
+  for subnet in (smallest(space), pick(space, rng), pick(space, rng), largest(space)):
+    stats = training.calibrate(space, params, subnet, [IMAGES[:8], IMAGES[8:]])
+    masked = logits(space, params, stats, subnet, IMAGES)[0]
+    small, own = slice_params(space, params, subnet), slice_params(space, stats, subnet)
+    assert sum(leaf.size for leaf in jax.tree.leaves(small)) <= sum(leaf.size for leaf in jax.tree.leaves(params))
+    # The cut network measures the same statistics itself, and says the same.
+    measured = [forward(space, small, None, subnet, batch)[1] for batch in (IMAGES[:8], IMAGES[8:])]
+    again = jax.tree.map(lambda a, b: (a + b) / 2, *measured)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), again, own)
+    np.testing.assert_allclose(masked, forward(space, small, again, subnet, IMAGES)[0], rtol=1e-5, atol=1e-5)
+  assert (statistics._cache_size() - before[0], logits._cache_size() - before[1]) == (1, 1)
+
+
+def test_depth_kernel_and_width_change_what_is_computed():
+  space = TINY["resnet-basic"]
+  params = init_params(space, jax.random.key(1), 4)
+  top = largest(space)
+  whole = forward(space, params, None, top, IMAGES)[0]
+  for factor in space.factors():
+    small = getattr(smallest(space), factor)
+    other = forward(space, params, None, top._replace(**{factor: small}), IMAGES)[0]
+    assert not np.allclose(whole, other), factor
+
+
+def test_training_teaches_the_largest_by_labels_and_the_others_by_it():
+  space = TINY["resnet-basic"]
+  recipe = training.SupernetRecipe(steps=20, batch_size=16, learning_rate=0.1)
+  params, losses = training.train_supernet(space, IMAGES, LABELS, recipe, 4)
+  again, _ = training.train_supernet(space, IMAGES, LABELS, recipe, 4)
+  assert jax.tree.all(jax.tree.map(np.array_equal, params, again))
+  assert np.mean(losses[-4:]) < 0.8 * losses[0]
+  subnets = training.sandwich(space, 0, 3)
+  assert len(subnets) == 4 and subnets[0].width.tolist() == [6] and subnets[-1].width.tolist() == [4]
+  gradient, _, logits = training.subnet_gradient(
+    space, params, subnets[-1], IMAGES, jax.nn.softmax(forward(space, params, None, subnets[0], IMAGES)[0])
+  )
+  # Channels that the smallest does not have learn nothing from it.
+  kernel = gradient["s0b0"]["conv0"]["kernel"]
+  assert np.all(kernel[..., 4:] == 0) and np.any(kernel[..., :4] != 0) and logits.shape == (16, 4)
+
+
+def test_a_study_varies_factors_one_at_a_time_by_two_programs():
+  space = TINY["resnet-basic"]
+  params = init_params(space, jax.random.key(1), 4)
+  chosen = study.candidates(space, count=8, each=3)
+  assert [one.group for one in chosen].count("random") == 8 and len(chosen) == 8 + 3 * 4
+  for one in chosen:
+    if one.group in ("kernel", "depth", "width"):
+      same = [name for name in Subnet._fields if name not in (one.group, "stem")]
+      assert all(np.array_equal(getattr(one.subnet, name), getattr(largest(space), name)) for name in same)
+  before = training.batch_statistics._cache_size() + study.judge._cache_size()
+  rows = list(study.run_study(space, params, chosen, IMAGES, IMAGES, LABELS, np.full(3, 0.1, np.float32), 16))
+  assert training.batch_statistics._cache_size() + study.judge._cache_size() - before <= 2
+  assert len(rows) == len(chosen) and all(0 <= row.robust <= row.clean <= 1 for row in rows)
+  assert set(rows[0].factors) == {"size", "kernel", "depth", "last depth", "width"}
+
+
+@pytest.mark.ci
+def test_a_subnet_is_a_classifier_and_all_share_its_program():
+  space = TINY["mobilenetv3"]
+  params = init_params(space, jax.random.key(1), 4)
+  predict = jax.jit(lambda classifier, images: classifier(images))
+  answers = []
+  for subnet in (smallest(space), largest(space)):
+    stats = training.calibrate(space, params, subnet, [IMAGES])
+    made = subnet_classifier(space, params, stats, subnet, 0.0, 1.0)
+    answers.append(predict(made, jnp.asarray(IMAGES)))
+    np.testing.assert_allclose(answers[-1], forward(space, params, stats, subnet, IMAGES)[0], atol=1e-5)
+  assert predict._cache_size() == 1 and not np.allclose(*answers)
+
+
+def test_spaces_say_what_they_are():
+  for name, space in SPACES.items():
+    top, low = largest(space), smallest(space)
+    assert np.all(low.width <= top.width) and low.kernel.shape == top.kernel.shape, name
+    assert describe(space, low, space.sizes[0])["size"] == space.sizes[0]
+  with pytest.raises(InputError, match="kinds of supernets"):
+    SupernetSpace("vgg", 8, (), (8,))
