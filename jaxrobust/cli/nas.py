@@ -79,7 +79,7 @@ MEASURE = {
   "data": "cifar10",
   "models": "",
   "train": TRAIN,
-  "measures": "jacobian,hessian-input,hessian-weights",
+  "measures": "",
   "projections": 4,
   "n": 64,
   "seed": 0,
@@ -243,7 +243,7 @@ def _measure(argv: list[str]) -> int:
   from jaxrobust.core.files import atomic_write
   from jaxrobust.data.registry import load_data
   from jaxrobust.evaluation.nas.run import LoadedCells
-  from jaxrobust.nas.measures import measure_cells
+  from jaxrobust.nas.measures import MEASURES, measure_cells
   from jaxrobust.nas.space import choose_cells
   from jaxrobust.nas.trainer import program_of
   from jaxrobust.training.config import make_train_config
@@ -253,7 +253,7 @@ def _measure(argv: list[str]) -> int:
   loaded = LoadedCells(program, config.models) if config.models else None
   images, labels = data.take(np.arange(min(config.n, len(data))))
   trained = None if loaded is None else lambda uid: loaded.train(uid, "")
-  names = config.measures.split(",")
+  names = config.measures.split(",") if config.measures else MEASURES
   lines = []
   for row in measure_cells(program, uids, trained, images, labels, names, config.seed, config.projections):
     lines.append(json.dumps(row))
