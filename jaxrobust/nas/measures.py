@@ -22,7 +22,7 @@ from jaxrobust.nas.one_program import OneProgram
 MEASURES = ("jacobian", "hessian-input", "hessian-weights")
 
 
-class Measured(NamedTuple):
+class CellMeasure(NamedTuple):
   """A measure of a network.
 
   Attributes:
@@ -36,7 +36,7 @@ class Measured(NamedTuple):
 
 def measure(
   name: str, classifier: Classifier, images: Any, labels: Any, seed: int = 0, projections: int = 4
-) -> Measured:
+) -> CellMeasure:
   """Computes one measure of a classifier.
 
   Args:
@@ -52,11 +52,11 @@ def measure(
   key = jax.random.key(seed)
   if name == "jacobian":
     found = jacobian(classifier, images, key, projections or None)
-    return Measured(found.norm, found.gradients)
+    return CellMeasure(found.norm, found.gradients)
   if name not in MEASURES:
     raise unknown_name("measure", name, list(MEASURES))
   values = largest_eigenvalue(classifier, images, labels, name.removeprefix("hessian-"), key=key)
-  return Measured(float(values.value.mean()), 2 * values.products)
+  return CellMeasure(float(values.value.mean()), 2 * values.products)
 
 
 def measure_cells(

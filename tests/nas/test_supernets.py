@@ -11,7 +11,7 @@ from jaxrobust.nas.supernets.network import forward, init_params, slice_params, 
 from jaxrobust.nas.supernets.space import (
   KINDS,
   SPACES,
-  Stage,
+  StageChoices,
   Subnet,
   SupernetSpace,
   describe,
@@ -22,9 +22,11 @@ from jaxrobust.nas.supernets.space import (
 
 # Everything that a small space varies, in two blocks.
 TINY = {
-  "mobilenetv3": SupernetSpace("mobilenetv3", 4, (Stage((4,), (1, 2), (3, 5), (2.0, 3.0)),), (8,)),
-  "resnet-basic": SupernetSpace("resnet-basic", 4, (Stage((4, 6), (1, 2), (3, 5)),), (8,), (3, 5)),
-  "resnet-bottleneck": SupernetSpace("resnet-bottleneck", 4, (Stage((8, 12), (1, 2), (3, 5), (0.25, 0.5)),), (8,)),
+  "mobilenetv3": SupernetSpace("mobilenetv3", 4, (StageChoices((4,), (1, 2), (3, 5), (2.0, 3.0)),), (8,)),
+  "resnet-basic": SupernetSpace("resnet-basic", 4, (StageChoices((4, 6), (1, 2), (3, 5)),), (8,), (3, 5)),
+  "resnet-bottleneck": SupernetSpace(
+    "resnet-bottleneck", 4, (StageChoices((8, 12), (1, 2), (3, 5), (0.25, 0.5)),), (8,)
+  ),
 }
 IMAGES = np.random.default_rng(0).normal(size=(16, 8, 8, 3)).astype(np.float32)
 LABELS = np.arange(16) % 4

@@ -43,7 +43,7 @@ class Subnet(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Stage:
+class StageChoices:
   """The choices of one stage, each in rising order."""
 
   widths: tuple[int, ...]
@@ -67,7 +67,7 @@ class SupernetSpace:
 
   kind: str
   stem_width: int
-  stages: tuple[Stage, ...]
+  stages: tuple[StageChoices, ...]
   sizes: tuple[int, ...]
   stem_kernels: tuple[int, ...] = (3,)
   stem_stride: int = 1
@@ -121,7 +121,7 @@ def largest(space: SupernetSpace) -> Subnet:
 
 def smallest(space: SupernetSpace) -> Subnet:
   """Returns the subnet with the smallest of every choice."""
-  first = [Stage(s.widths[:1], s.depths[:1], s.kernels[:1], s.expands[:1], s.stride) for s in space.stages]
+  first = [StageChoices(s.widths[:1], s.depths[:1], s.kernels[:1], s.expands[:1], s.stride) for s in space.stages]
   found = largest(SupernetSpace(space.kind, space.stem_width, tuple(first), space.sizes, space.stem_kernels[:1]))
   wider = lambda rows: np.repeat(rows[:, :1], space.blocks, axis=1)
   return found._replace(kernel=wider(found.kernel), expand=wider(found.expand))
@@ -151,9 +151,9 @@ def describe(space: SupernetSpace, subnet: Subnet, size: int) -> dict[str, float
   return {name: value for name, value in numbers.items() if name.split()[-1] in ("size", *space.factors())}
 
 
-def _mobile(widths: Sequence[int], strides: Sequence[int], depths: tuple[int, ...]) -> tuple[Stage, ...]:
+def _mobile(widths: Sequence[int], strides: Sequence[int], depths: tuple[int, ...]) -> tuple[StageChoices, ...]:
   rows = zip(widths, strides, strict=True)
-  return tuple(Stage((width,), depths, (3, 5, 7), (3.0, 4.0, 6.0), stride) for width, stride in rows)
+  return tuple(StageChoices((width,), depths, (3, 5, 7), (3.0, 4.0, 6.0), stride) for width, stride in rows)
 
 
 _BASIC = ((32, 96, 16), (64, 192, 32), (128, 384, 32), (256, 768, 64))
@@ -165,7 +165,7 @@ SPACES = {
     "resnet-basic",
     64,
     tuple(
-      Stage(tuple(range(low, high + 1, step)), (1, 2, 3), (3,), stride=1 if low == 32 else 2)
+      StageChoices(tuple(range(low, high + 1, step)), (1, 2, 3), (3,), stride=1 if low == 32 else 2)
       for low, high, step in _BASIC
     ),
     (160, 192, 224),
@@ -176,22 +176,29 @@ SPACES = {
     "resnet-bottleneck",
     64,
     tuple(
-      Stage((width,), depths, (3, 5, 7), (0.2, 0.25, 0.35), stride=1 if width == 256 else 2)
+      StageChoices((width,), depths, (3, 5, 7), (0.2, 0.25, 0.35), stride=1 if width == 256 else 2)
       for width, depths in ((256, (2, 3, 4)), (512, (2, 3, 4)), (1024, (4, 5, 6)), (2048, (2, 3, 4)))
     ),
     (160, 192, 224),
     stem_stride=4,
   ),
   "small-mobilenetv3": SupernetSpace(
-    "mobilenetv3", 8, (Stage((8,), (1, 2), (3, 5), (2.0, 3.0)), Stage((16,), (1, 2), (3, 5), (2.0, 3.0))), (12, 16)
+    "mobilenetv3",
+    8,
+    (StageChoices((8,), (1, 2), (3, 5), (2.0, 3.0)), StageChoices((16,), (1, 2), (3, 5), (2.0, 3.0))),
+    (12, 16),
   ),
   "small-resnet-basic": SupernetSpace(
-    "resnet-basic", 8, (Stage((8, 12, 16), (1, 2), (3, 5)), Stage((16, 24, 32), (1, 2), (3, 5))), (12, 16), (3, 5)
+    "resnet-basic",
+    8,
+    (StageChoices((8, 12, 16), (1, 2), (3, 5)), StageChoices((16, 24, 32), (1, 2), (3, 5))),
+    (12, 16),
+    (3, 5),
   ),
   "small-resnet-bottleneck": SupernetSpace(
     "resnet-bottleneck",
     8,
-    (Stage((16, 24), (1, 2), (3, 5), (0.25, 0.5)), Stage((32, 48), (1, 2), (3, 5), (0.25, 0.5))),
+    (StageChoices((16, 24), (1, 2), (3, 5), (0.25, 0.5)), StageChoices((32, 48), (1, 2), (3, 5), (0.25, 0.5))),
     (12, 16),
   ),
 }
