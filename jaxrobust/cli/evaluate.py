@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ml_collections import ConfigDict
@@ -40,6 +41,7 @@ DEFAULTS = {
   "only": "",
   "defense": "",
   "oblivious": "",
+  "source": "",
   **SHARED,
   # Empty where a suite has numbers of its own.
   "norm": "",
@@ -69,14 +71,21 @@ def run(argv: list[str]) -> int:
   return 0
 
 
+def _setting(config: ConfigDict) -> Any:
+  from jaxrobust.evaluation.suites.suite import Setting
+
+  source = Path(config.source).name if config.source else ""
+  return Setting.of(
+    config.data, config.norm, config.eps, condition=config.condition, source=source, audit=_audit_setting(config)
+  )
+
+
 def print_plan(config: ConfigDict) -> None:
   """Prints what a suite would run, without data or classifier."""
   from jaxrobust.evaluation.suites.plan import plan_lines
-  from jaxrobust.evaluation.suites.suite import Setting, make_suite
+  from jaxrobust.evaluation.suites.suite import make_suite
 
-  audit = _audit_setting(config)
-  setting = Setting.of(config.data, config.norm, config.eps, condition=config.condition, audit=audit)
-  suite = make_suite(config.suite, setting)
+  suite = make_suite(config.suite, _setting(config))
   suite = suite.oblivious(config.oblivious) if config.oblivious else suite
   for line in plan_lines(suite.only(config.only) if config.only else suite, config.n or None, config.preprocess):
     print(line)
@@ -108,6 +117,7 @@ def evaluate_config(config: ConfigDict) -> Report:
     defense=config.defense,
     oblivious=config.oblivious,
     audit=_audit_setting(config),
+    transfer_from=config.source,
     condition=config.condition,
     name=config.name or None,
     out=config.out,

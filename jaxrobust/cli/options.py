@@ -35,6 +35,7 @@ OWN = {
     "name": "of the model in cells and tables; empty for the folder's name",
     "suite": _SUITE,
     "oblivious": "empty to attack the defense adaptively; gradient for its naive one, images for those made without it",
+    "source": "folder of another classifier, for the attack by transfer of a suite that has one (robustart)",
     "norm": "linf, l2 or l1, where the suite does not fix it; empty for what is usual",
     "eps": "the budget, where the suite does not fix it; empty for 8/255 in linf, 0.5 in l2, 12 in l1",
     "n": "N examples of each data set, in its pinned order; 0 for what the suite says, or all",

@@ -99,6 +99,7 @@ class ModelContext:
     certificates: distances within which examples were proved robust, by all that decides them.
     command: of a cell, as `data/condition/attack@eps`, the command line that computes it again.
     sources: the images that are kept; one cache may serve many classifiers.
+    makers: other classifiers by name, against which images are made that this one is shown.
   """
 
   classifier: Classifier
@@ -106,6 +107,7 @@ class ModelContext:
   command: Callable[[str], str] | None = None
   repeated: frozenset[str] = frozenset()
   certificates: dict[tuple, np.ndarray] = field(default_factory=dict)
+  makers: Mapping[str, ModelContext] = field(default_factory=dict)
   _clean: OrderedDict[tuple, CleanLogits] = field(default_factory=OrderedDict)
   sources: SourceCache = field(default_factory=SourceCache)
 
@@ -117,6 +119,10 @@ class ModelContext:
   def inside(self) -> ModelContext:
     """Returns the context of the classifier without its defenses."""
     return ModelContext(undefended(self.classifier), repeated=self.repeated)
+
+  def maker(self, source: str) -> ModelContext:
+    """Returns the context of the classifier that images are made against: a named one, or the one inside a defense."""
+    return self.makers[source] if source else self.inside
 
   def choosing(self, judging: Judging) -> Classifier:
     """Returns the classifier as it chooses among what answers are judged by."""

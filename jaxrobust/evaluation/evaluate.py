@@ -66,6 +66,7 @@ def evaluate(
   defense: str = "",
   oblivious: str = "",
   audit: AuditSetting = AUDIT,
+  transfer_from: str | Path = "",
   announce: Callable[[str], None] | None = None,
   command: Callable[[str], str] | None = None,
 ) -> Report:
@@ -91,6 +92,7 @@ def evaluate(
     oblivious: `gradient` to follow the naive gradient through the defense, `images` to show images made on the
       classifier inside it; these cells are named apart and ranked with no others. Empty for adaptive attacks.
     audit: what the suite `audit` compares and how exactly.
+    transfer_from: the folder of another classifier, for suites with an attack by transfer (`robustart`).
     announce: told in lines what will run, what it will cost at the most, and which data is missing.
     command: of a cell, as `only` names it, the command line that computes it again, for its provenance.
 
@@ -116,7 +118,8 @@ def evaluate(
   if defenses_of(classifier):
     about = {**about, "defense": defenses_id(classifier)}
   name_of_data = data if isinstance(data, str) else getattr(data, "name", "arrays")
-  setting = Setting.of(name_of_data, norm, eps, condition=condition, side=side_of(classifier), audit=audit)
+  moved = {"source": Path(transfer_from).name} if transfer_from else {}
+  setting = Setting.of(name_of_data, norm, eps, condition=condition, side=side_of(classifier), audit=audit, **moved)
   wanted = make_suite(suite, setting) if isinstance(suite, str) else attack_set(setting, suite)
   wanted = wanted.oblivious(oblivious) if oblivious else wanted
   wanted = wanted if only is None else wanted.only(only)
@@ -124,7 +127,8 @@ def evaluate(
   source = as_source(data, classifier.num_classes, seen)
   if options is None:
     options = RunOptions(engine=EngineOptions.for_platform(batch_size), seed=seed)
-  context = ModelContext(classifier, about, command)
+  makers = {title: ModelContext(load_classifier(transfer_from)) for title in moved.values()}
+  context = ModelContext(classifier, about, command, makers=makers)
   if out is None:
     with tempfile.TemporaryDirectory() as folder:
       jobs = find_jobs(wanted, context, name or "model", source, n, folder, options, seen)

@@ -3,7 +3,7 @@
   attack    a schedule of attacks on a classifier, or none for its clean accuracy
   sequence  the frames of perturbation sequences, none of them attacked
   audit     two attacks, the second on a sample of what the first leaves standing (`audit_job`)
-  transfer  images made against one classifier, shown to others (`transfer`); those of the classifier inside a defense
+  transfer  images made against one classifier, shown to others; of another network or of the one inside a defense
 All share the runner: devices, shards, resume, stopping, verification and progress.
 """
 
@@ -35,7 +35,7 @@ from jaxrobust.evaluation.transfer_job import TransferRun, TransferSpec
 from jaxrobust.results import Cell
 
 SHOWN = JobKind(
-  lambda job, positions: TransferRun(job.context.inside, TransferSpec(job.entry), [job], positions),
+  lambda job, positions: TransferRun(job.context.maker(job.entry.source), TransferSpec(job.entry), [job], positions),
   lambda job: 1 + passes_to_the_end(job.entry.schedule)[0],
 )
 SEQUENCE = JobKind(SequenceRun, SequenceRun.passes, attacks=False)
@@ -46,7 +46,8 @@ def make_job(
   options: RunOptions, part: Part | None = None,
 ) -> Job:  # fmt: skip
   """Returns the job of an entry, with the configuration that decides its verdicts."""
-  kind = SEQUENCE if isinstance(data, SequenceSource) else SHOWN if entry.oblivious == "images" else ATTACK
+  elsewhere = bool(entry.source) or entry.oblivious == "images"
+  kind = SEQUENCE if isinstance(data, SequenceSource) else SHOWN if elsewhere else ATTACK
   if isinstance(entry.schedule, Audit):
     check_audit(entry, options)
     kind = AUDIT if kind is ATTACK else kind
@@ -84,7 +85,8 @@ def make_job(
   if entry.oblivious:
     config["oblivious"] = entry.oblivious
   if kind is SHOWN:
-    config["transfer"] = {"source": "undefended", "source_fingerprint": context.inside.fingerprint}
+    made_by = context.maker(entry.source).fingerprint
+    config["transfer"] = {"source": entry.source or "undefended", "source_fingerprint": made_by}
   if entry.targeted:
     config["targets"] = "random"
   if judging.text:

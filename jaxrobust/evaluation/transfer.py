@@ -22,6 +22,7 @@ from jaxrobust.evaluation.runner import find_stored, run_together
 from jaxrobust.evaluation.suites.entry import SuiteEntry
 from jaxrobust.evaluation.transfer_job import TransferRun, TransferSpec
 from jaxrobust.results import Result
+from jaxrobust.results.ids import transfer_id
 
 
 def transfer_jobs(
@@ -29,7 +30,7 @@ def transfer_jobs(
   spec: TransferSpec, root: str | Path, options: RunOptions,
 ) -> list[Job]:  # fmt: skip
   """Returns the cells of one source: every target at every budget."""
-  moved = replace(spec.entry, attack=f"transfer:{source}:{spec.entry.attack}")
+  moved = replace(spec.entry, attack=transfer_id(source, spec.entry.attack))
   about = {"source": source, "source_fingerprint": sources[source].fingerprint}
   if spec.stops:
     about["stops"] = list(spec.stops)  # type: ignore[assignment]

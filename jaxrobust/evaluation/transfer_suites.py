@@ -3,6 +3,7 @@
   ares        FGSM, BIM, MIM and DIM in linf and l2, untargeted and targeted: 10 steps of 0.15 eps (Dong et al. 2020,
               arXiv:1912.11852, appendix B). One run at several budgets, one at the paper's own that is shown after
               every step: linf 8/255 and l2 1.0; for ImageNet 16/255 and sqrt(0.001 · 3 · 224²) = 12.27.
+  robustart   FGSM at 0.5/255, 2/255 and 8/255 (Tang et al. 2021, arXiv:2109.05211, figures 3, 16 and 17).
   ares-bench  MIM, DIM, TIM, SI-NI-FGSM and VMI-FGSM: 20 steps, decay 1, linf 8/255, untargeted (Liu et al. 2023,
               arXiv:2302.14301, appendix A). What the appendix leaves open is as in the authors' code: steps of 1/255,
               TIM with diverse inputs, of 0.85 of the side at least.
@@ -68,6 +69,13 @@ def ares(data: str, small: bool) -> list[TransferSpec]:
       last = entry.schedule.stages[0].attack.num_steps
       found.append(TransferSpec(entry, stops=tuple(range(1, last + 1)) if last > 1 else ()))
   return found
+
+
+@TRANSFER_SUITES.register("robustart")
+def robustart(data: str, small: bool) -> list[TransferSpec]:
+  """FGSM in linf at three budgets: the maps from every network to every other."""
+  del data, small
+  return [TransferSpec(attack_entry("fgsm", "8/255"), tuple(map(Budget, ("0.5/255", "2/255", "8/255"))))]
 
 
 @TRANSFER_SUITES.register("ares-bench")

@@ -38,6 +38,11 @@ def transfer_source(attack: str) -> str | None:
   return attack.removeprefix(_TRANSFER).rpartition(":")[0] or None
 
 
+def transfer_id(source: str, attack: str) -> str:
+  """Returns the id of an attack whose images were made on another model."""
+  return f"{_TRANSFER}{source}:{attack}"
+
+
 @functools.lru_cache(4096)
 def oblivious_by(attack: str) -> str | None:
   """Returns what an attack on a defended model ignores the defense by: `gradient` or `images`; None if it does not.

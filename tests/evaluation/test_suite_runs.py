@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import json
 
+import jax
 import numpy as np
 import pytest
 
+from jaxrobust.core.errors import InputError
 from jaxrobust.engine import scheduler
 from jaxrobust.engine.options import EngineOptions
 from jaxrobust.evaluation.evaluate import evaluate
@@ -15,6 +17,8 @@ from jaxrobust.evaluation.job import RunOptions
 from jaxrobust.evaluation.suites import attack_entry, clean_entry, targeted
 from jaxrobust.evaluation.suites.report import Report, mean
 from jaxrobust.evaluation.suites.summary import summarize_suite, write_summary
+from jaxrobust.models.registry import make_model
+from jaxrobust.models.zoo import save_classifier
 from jaxrobust.results import load_results
 from tests.evaluation.digits_model import digits_classifier
 
@@ -108,11 +112,22 @@ def test_nas_cells_have_matrices(classifier, out):
   assert set(metrics) >= {"clean", "linf-fgsm@4/255", "linf-square-20@0.5/255", "corruption accuracy"}
 
 
-def test_robustart_completes(classifier, out):
-  summary = summarize_suite(run(classifier, "robustart,small,scaled", out))
+def test_robustart_completes(classifier, out, tmp_path):
+  alone = summarize_suite(run(classifier, "robustart,small,scaled", out))["metrics"]
+  assert alone["WCAR, small"].keys() == {"value", "cells", "of"} and alone["WCAR, small"]["of"] == 5
+  with pytest.raises(InputError, match="'basic' has no attack by transfer"):
+    run(classifier, "basic", out, transfer_from=tmp_path / "other")
+  module = make_model("cnn-tiny", num_classes=10)
+  variables = module.init(jax.random.key(0), np.zeros((1, 32, 32, 3), np.float32))
+  save_classifier(tmp_path / "other", "cnn-tiny", variables, num_classes=10)
+  report = run(classifier, "robustart,small,scaled", out, transfer_from=tmp_path / "other")
+  (moved,) = (cell for cell in report.cells if cell.entry.title == "transfer:other:linf-fgsm@8/255")
+  assert moved.result.config["transfer"]["source"] == "other"
+  summary = summarize_suite(report)
   metrics = summary["metrics"]
   for size in ("small", "middle", "large"):
     worst = metrics[f"WCAR, {size}"]["value"]
+    assert len(summary["tables"][f"AR, {size}"]) == 5 and "of" not in metrics[f"WCAR, {size}"]
     assert worst <= min(row["value"] for row in summary["tables"][f"AR, {size}"].values())
   assert -1 <= metrics["NmFP"] <= 0 and -1 <= metrics["NSD"] <= 0 and 0 <= metrics["AUPR"] <= 1
   assert metrics["1 - mCE"] is None  # AlexNet's errors are about ImageNet-C alone.

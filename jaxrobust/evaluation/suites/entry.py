@@ -14,7 +14,7 @@ from jaxrobust.attacks.schedule import Cascade, CleanPass, Schedule, as_schedule
 from jaxrobust.core.budget import Budget
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.registry import unknown_name
-from jaxrobust.results.ids import oblivious_id
+from jaxrobust.results.ids import oblivious_id, transfer_id
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,7 @@ class SuiteEntry:
     strengths: of minimal attacks, budgets for which it is kept at which step and query each was first reached.
     oblivious: of a defended classifier, what the attack is made with as if there were no defense: `gradient` for the
       naive one through the defense, `images` for images made on the classifier inside; empty for an adaptive attack.
+    source: the name of another classifier, against which the images are made that this one is shown; empty for none.
   """
 
   schedule: Schedule
@@ -41,6 +42,7 @@ class SuiteEntry:
   matrices: bool = False
   strengths: tuple[Budget, ...] = ()
   oblivious: str = ""
+  source: str = ""
 
   @property
   def title(self) -> str:
@@ -64,6 +66,15 @@ def targeted(entry: SuiteEntry) -> SuiteEntry:
   return replace(entry, attack=f"{entry.attack},targeted", targeted=True)
 
 
+def transferred(entry: SuiteEntry, source: str) -> SuiteEntry:
+  """Returns the same attack on another classifier, whose images are shown to the one that is evaluated.
+
+  >>> transferred(attack_entry("fgsm", "8/255"), "resnet50").title
+  'transfer:resnet50:linf-fgsm@8/255'
+  """
+  return replace(entry, attack=transfer_id(source, entry.attack), source=source)
+
+
 OBLIVIOUS = ("gradient", "images")
 
 
@@ -77,7 +88,7 @@ def oblivious(entry: SuiteEntry, how: str) -> SuiteEntry:
   """
   if how not in OBLIVIOUS:
     raise unknown_name("way to ignore a defense", how, list(OBLIVIOUS))
-  if not entry.schedule.stages:
+  if not entry.schedule.stages or entry.source:
     return entry
   if how == "gradient" and not any(stage.attack.access == "gradient" for stage in entry.schedule.stages):
     return entry

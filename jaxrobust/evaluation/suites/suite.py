@@ -67,6 +67,7 @@ class Setting:
     generated: corruptions are made on the fly even where official files exist.
     audit: of the suite that audits.
     scaled: budgets in l1 and l2 that a paper has for 224 pixels follow the size of the images.
+    source: the name of another classifier, for attacks by transfer.
   """
 
   data: str
@@ -79,6 +80,7 @@ class Setting:
   given: tuple[str, ...] = ()
   side: int | None = None
   audit: AuditSetting = AUDIT
+  source: str = ""
 
   @classmethod
   def of(cls, data: str, norm: str | None, eps: str | float | Budget | None, **more: Any) -> Setting:
@@ -231,6 +233,8 @@ def make_suite(text: str, setting: Setting) -> Suite:
   if refused:
     what = refused[0]
     raise InputError(f"suite {name!r} has its paper's own {what}: leave --{what} out, or run {suite.instead}")
+  if setting.source and not any(entry.source for part in suite.parts for entry in part.entries):
+    raise InputError(f"suite {name!r} has no attack by transfer: leave --source out, or run jaxrobust transfer")
   if suite.plain and options:
     raise InputError(f"suite {name!r} is a plain set of attacks; it has no option {options[0]!r}")
   if not suite.plain and setting.condition != "none":
