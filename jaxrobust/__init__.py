@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
   __version__: str
   from jaxrobust import testing as testing
+  from jaxrobust.attacks.making import make_attack as make_attack
   from jaxrobust.attacks.minimum_budget import MinimumBudget as MinimumBudget
   from jaxrobust.attacks.registry import list_attacks as list_attacks
-  from jaxrobust.attacks.registry import make_attack as make_attack
   from jaxrobust.attacks.schedule import Cascade as Cascade
   from jaxrobust.attacks.schedule import Stage as Stage
   from jaxrobust.core.classifier import Classifier as Classifier
@@ -64,7 +64,7 @@ _HOMES = {
   "load_classifier": "defenses.stored",
   "load_data": "data.registry",
   "loss_and_grad": "core.gradients",
-  "make_attack": "attacks.registry",
+  "make_attack": "attacks.making",
   "make_defense": "defenses.registry",
   "make_model": "models.registry",
   "save_classifier": "models.zoo",
@@ -73,16 +73,18 @@ _HOMES = {
 __all__ = ["__version__", "testing", *sorted(_HOMES)]
 
 
-def __getattr__(name: str) -> Any:
-  if name == "__version__":
-    from importlib.metadata import version
+if not TYPE_CHECKING:  # Checkers would take any name for one that is there.
 
-    return version("jaxrobust")
-  if name == "testing":
-    return importlib.import_module("jaxrobust.testing")
-  if name not in _HOMES:
-    raise AttributeError(f"module 'jaxrobust' has no attribute {name!r}")
-  return getattr(importlib.import_module(f"jaxrobust.{_HOMES[name]}"), name)
+  def __getattr__(name: str) -> Any:
+    if name == "__version__":
+      from importlib.metadata import version
+
+      return version("jaxrobust")
+    if name == "testing":
+      return importlib.import_module("jaxrobust.testing")
+    if name not in _HOMES:
+      raise AttributeError(f"module 'jaxrobust' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"jaxrobust.{_HOMES[name]}"), name)
 
 
 def __dir__() -> list[str]:

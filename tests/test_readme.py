@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
 from pathlib import Path
 
@@ -23,9 +25,18 @@ def test_every_public_name_in_the_readme_exists():
     assert hasattr(jr, name), name
 
 
-def test_readme_opens_with_the_two_commands():
-  opening = README[:700]
-  assert opening.index("bash launch/local.sh") < opening.index("bash launch/test.sh")
+def test_readme_opens_with_what_it_is_how_to_get_it_a_result_and_the_two_commands():
+  opening = README[:3600]
+  order = ["![", "pip install jaxrobust", "jr.evaluate", "Report(", "| PGD-40", "launch/local.sh", "launch/test.sh"]
+  places = [opening.index(text) for text in order]
+  assert places == sorted(places)
+
+
+def test_the_first_evaluation_prints_what_the_readme_says():
+  code = re.search(r"```python\n(.*?)```\n\n```text\n(.*?)```", README, re.S)
+  with contextlib.redirect_stdout(io.StringIO()) as shown:
+    exec(compile(code[1], "README.md", "exec"), {})
+  assert shown.getvalue().split() == code[2].split()
 
 
 def test_every_technique_is_in_the_table():

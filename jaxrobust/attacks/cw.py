@@ -225,23 +225,25 @@ class CWLinf:
 def CW(  # noqa: N802 - constructors read like classes
   norm: str = "l2",
   binary_search_steps: int | None = None,
-  steps: int | None = None,
+  num_steps: int | None = None,
   step_size: float | None = None,
   confidence: float = 0.0,
   initial_const: float | None = None,
   abort_early: bool | None = None,
   warm_start: bool | None = None,
 ) -> CWL2 | CWLinf:
-  """The attack for `norm`; what is not given has that norm's default.
+  """Carlini and Wagner's attack for `norm`: a penalty for not being adversarial, its weight searched for.
 
-  >>> CW(steps=500).norm, CW("linf").num_steps
-  ('l2', 3000)
+  `num_steps` are those for one weight; what is not given has the norm's default.
+
+  >>> CW(num_steps=500).num_steps, CW("linf").num_steps
+  (4500, 3000)
   """
   check_norm(norm, ("l2", "linf"))
   build = CWL2 if norm == "l2" else CWLinf
   given = {
     "binary_search_steps": binary_search_steps,
-    "steps": steps,
+    "steps": num_steps,
     "step_size": step_size,
     "initial_const": initial_const,
     "abort_early": abort_early,

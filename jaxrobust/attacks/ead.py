@@ -49,7 +49,6 @@ def shrink(z: Array, threshold: float) -> Array:
   return jnp.sign(z) * jnp.maximum(jnp.abs(z) - threshold, 0.0)
 
 
-@ATTACKS.register("ead")
 @dataclass(frozen=True)
 class EAD:
   """Elastic-net attack.
@@ -101,3 +100,18 @@ class EAD:
     image = jnp.clip(problem.image + moved, 0.0, 1.0)
     state = EADState(jnp.where(over, problem.image, image), search)
     return state, point.probe._replace(logits=logits, done=const_search.finished(search, self.rounds))
+
+
+@ATTACKS.register("ead")
+def elastic_net(
+  norm: str = "l1",
+  binary_search_steps: int = 9,
+  num_steps: int = 1000,
+  step_size: float = 0.01,
+  beta: float = 0.01,
+  confidence: float = 0.0,
+  initial_const: float = 1e-3,
+  abort_early: bool = True,
+) -> EAD:
+  """Elastic-net attack: the closest in l1, by proximal gradient descent; `num_steps` for each weight of the penalty."""
+  return EAD(norm, binary_search_steps, num_steps, step_size, beta, confidence, initial_const, abort_early)

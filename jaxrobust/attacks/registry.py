@@ -37,13 +37,17 @@ ATTACKS: Registry[Callable[..., Any]] = Registry("attack", _load)
 def make_attack(name: str, **parameters: Any) -> Any:
   """The attack `name` with some of its hyper-parameters set; unknown ones are refused by name.
 
-  >>> make_attack("fgsm", norm="l2").norm
-  'l2'
+  `num_steps` is how many steps are in all of them called; `steps`, which some had before, is taken for it.
+
+  >>> make_attack("fgsm", norm="l2").norm, make_attack("pgd", steps=7).num_steps
+  ('l2', 7)
   """
   if not isinstance(name, str):
     raise InputError(f"an attack is made by its name, such as 'pgd', got {name!r}")
   build = ATTACKS[name]
   known = inspect.signature(build).parameters
+  if "steps" in parameters and "num_steps" in known and "num_steps" not in parameters:
+    parameters["num_steps"] = parameters.pop("steps")
   for key, value in parameters.items():
     if key not in known or key == "name":
       raise unknown_name(f"parameter of attack {name!r}", key, [k for k in known if k != "name"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from jaxrobust.cli.configuration import parse
 from jaxrobust.core.errors import InputError
+from jaxrobust.core.terminal import say
 
 DEFAULTS = {
   "arch": "",
@@ -13,6 +14,8 @@ DEFAULTS = {
   "key": "",
   "mean": "",
   "std": "",
+  "size": 0,
+  "check": "",
   "options": {},
 }
 
@@ -36,11 +39,14 @@ def run(argv: list[str]) -> int:
     mean=_numbers("mean", config.mean),
     std=_numbers("std", config.std),
     options=config.options.to_dict(),
+    size=config.size or None,
+    check=config.check,
   )
-  shown = ", ".join(f"{value:.4g}" for value in (*done.mean, *done.std))
-  print(
-    f"{config.arch}: {done.params:,} parameters; mean and std ({shown}) {done.normalization}; saved in {done.folder}"
-  )
+  for note in done.notes:
+    say(note, error=note.startswith("WARNING"))
+  mean, std = (", ".join(f"{value:.4g}" for value in values) for values in (done.mean, done.std))
+  normalization = f"mean ({mean}) and std ({std}), {done.normalization}"
+  say(f"{config.arch}: {done.params:,} parameters; {normalization}; saved in {done.folder}")
   return 0
 
 

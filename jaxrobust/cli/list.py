@@ -22,17 +22,37 @@ NARROWEST = 22
 def run(argv: list[str]) -> int:
   if not argv or argv[0] in ("-h", "--help"):
     print(f"jaxrobust list {'|'.join(KINDS)} [PATTERN]")
+    print("jaxrobust list attacks NAME   parameters, norms, goals, cost and source of one attack")
     return 0
   if argv[0] not in KINDS:
     raise unknown_name("list", argv[0], KINDS)
   if len(argv) > 2:
     raise InputError(f"unexpected argument {argv[2]!r}; quote a pattern such as 'resnet*'")
   pattern = argv[1] if len(argv) > 1 else "*"
+  if argv[0] == "attacks" and not any(sign in pattern for sign in "*?["):
+    _print_card(pattern)
+    return 0
   entries = _entries(argv[0], pattern)
   width = max([NARROWEST, *(len(name) for name, _ in entries)])
   for name, text in entries:
     print(f"{name:<{width}} {text}")
   return 0
+
+
+def _print_card(name: str) -> None:
+  """Prints what there is to know of one attack."""
+  from jaxrobust.attacks.describe import describe_attack
+
+  card = describe_attack(name)
+  print(f"{card.name}: {card.summary}")
+  facts = {"norms": " ".join(card.norms), "goals": card.goals, "access": card.access, "finds": card.finds}
+  for what, text in {**facts, "cost": card.cost, "source": card.source}.items():
+    print(f"  {what:<8} {text}")
+  print("  parameters of make_attack, and of --options.NAME=VALUE:")
+  shown = [(f"{p.name}: {p.kind} = {p.default}", p.meaning) for p in card.parameters]
+  width = max(len(left) for left, _ in shown)
+  for left, meaning in shown:
+    print(f"    {left:<{width}}  {meaning}")
 
 
 def _entries(kind: str, pattern: str) -> list[tuple[str, str]]:

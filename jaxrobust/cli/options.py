@@ -121,7 +121,9 @@ OWN = {
   "convert": {
     "arch": "a name of `jaxrobust list models`; needed",
     "out": "folder for the classifier; needed",
-    "num_classes": "of the network; 0 for what the architecture has",
+    "num_classes": "of the network; 0 for what the head in the file has",
+    "size": "side of the images, of networks that take several; 0 for that of the architecture",
+    "check": "an npz file with images in [0, 1] and the logits of the original network, which must be equal",
     "sha256": "refuse a checkpoint with another hash; empty for any",
     "key": "which entry of the checkpoint holds the weights; empty to look for it",
     "mean": "of the normalization, as 0.485,0.456,0.406; empty for the checkpoint's or the architecture's",

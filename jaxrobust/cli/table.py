@@ -13,6 +13,9 @@ from jaxrobust.core.terminal import printable, say
 from jaxrobust.evaluation.metrics.proportions import robust_proportion
 from jaxrobust.evaluation.suites.report import Report
 
+# Beside a number that has findings, which are printed below the table.
+FOUND = " !"
+
 
 def plain_cell(text: object) -> str:
   """Returns text for a table of rich: neither its markup nor a terminal's escapes mean anything in it."""
@@ -28,7 +31,10 @@ def print_reports(title: str, reports: Sequence[Report]) -> None:
     table.add_column(plain_cell(column), justify="right")
   for report in reports:
     found = zip(report.titles, report.results, strict=True)
-    values = {title: str(robust_proportion(result.examples, result.summary)) for title, result in found}
+    values = {
+      title: str(robust_proportion(result.examples, result.summary)) + (FOUND if result.findings else "")
+      for title, result in found
+    }
     table.add_row(plain_cell(report.model), *(values.get(column, "-") for column in columns))
   # Without a terminal, as wide as it takes: a table in a log file must not be cut.
   console = Console()

@@ -25,6 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrobust.core.errors import InputError, first_line
+from jaxrobust.core.modules import LinenApply, NnxApply, evaluation_arguments, is_nnx, nnx_apply, refuse_module
 from jaxrobust.core.spelling import accepts_old_names
 from jaxrobust.core.types import Array
 
@@ -72,7 +73,7 @@ class Classifier:
 
     A linen module offers it as a method `features(x)`; a function is given with one of its own.
     """
-    offered = isinstance(self.apply, _FunctionApply | _ModuleApply) and self.apply.offers_features
+    offered = getattr(self.apply, "offers_features", False)
     if not offered:
       raise InputError("the classifier offers no features: give its module a method `features`, or pass features=")
     return self.apply.features(self.variables, images)  # type: ignore[attr-defined]
@@ -91,7 +92,7 @@ class Classifier:
   def module(self) -> Any:
     """The linen module it applies as it is; None where it does anything else."""
     module = getattr(self.apply, "module", None)
-    return module if self.apply == _ModuleApply(module) else None
+    return module if self.apply == LinenApply(module) else None
 
   @property
   def randomised(self) -> bool:
@@ -132,7 +133,7 @@ class Classifier:
   def from_module(
     cls,
     module: Any,
-    variables: Any,
+    variables: Any = None,
     *,
     mean: Sequence[float] | float = 0.0,
     std: Sequence[float] | float = 1.0,
@@ -142,25 +143,38 @@ class Classifier:
     name: str = "",
     version: str = "",
   ) -> Classifier:
-    """Wraps a linen module in evaluation mode: `module.apply(variables, (images - mean) / std)`.
+    """Wraps a flax module in evaluation mode: `module.apply(variables, (images - mean) / std)`, or `module(…)` for nnx.
 
-    Batch statistics are read, never written. `num_classes` defaults to the module's own attribute. Normalized images
-    are cast to `dtype`, if any. A module from elsewhere takes a `name` and `version` as in `from_function`. One that
-    draws noise in evaluation too says from which streams, in an attribute `evaluation_rngs`, and is then randomized.
+    An nnx module brings its variables along. Batch statistics are read, never written. Arguments by which a linen call
+    is told whether it trains (`train`, `training`, `deterministic`, …) are given. `num_classes` is that of the
+    module by default, or what it returns for `input_shape`. Normalized images are cast to `dtype`, if any. One from
+    elsewhere takes a `name` and `version` as in `from_function`. A linen module that draws noise in evaluation too says
+    from which streams, in an attribute `evaluation_rngs`, and is then randomized.
     """
-    classes = num_classes if num_classes is not None else getattr(module, "num_classes", None)
-    if classes is None:
-      raise InputError(f"{type(module).__name__} has no num_classes attribute; pass num_classes=")
     scale = np.asarray(std, np.float32)
     if not np.all(scale > 0):
       raise InputError(f"std must be positive, got {std}")
-    weights = {
-      "module": variables,
-      "mean": jnp.asarray(mean, jnp.float32),
-      "std": jnp.asarray(scale),
-    }
-    apply = _ModuleApply(module, dtype, _called(name, version))
+    apply, inner = _module_apply(module, variables, dtype, _called(name, version))
+    weights = {"module": inner, "mean": jnp.asarray(mean, jnp.float32), "std": jnp.asarray(scale)}
+    classes = num_classes if num_classes is not None else getattr(module, "num_classes", None)
+    if classes is None and input_shape is not None:
+      classes = _logits_shape(cls(weights, apply, 2, bool(apply.rngs), input_shape), input_shape)[-1]
+    if classes is None:
+      raise InputError(f"{type(module).__name__} has no num_classes attribute; pass num_classes= or input_shape=")
     return cls(weights, apply, int(classes), bool(apply.rngs), input_shape)
+
+
+def _module_apply(module: Any, variables: Any, dtype: Any, called: str) -> tuple[LinenApply | NnxApply, Any]:
+  """Returns a module as a function of (variables, images, key), and its variables."""
+  if is_nnx(module):
+    if variables is not None:
+      raise InputError(f"{type(module).__name__} is an nnx module, which has its variables inside; leave them out")
+    return nnx_apply(module, dtype, called)
+  refuse_module(module)
+  if variables is None:
+    raise InputError(f"{type(module).__name__} comes without variables: pass those of module.init or of its training")
+  evaluation_arguments(type(module))
+  return LinenApply(module, dtype, called), variables
 
 
 @dataclasses.dataclass(frozen=True)
@@ -188,40 +202,6 @@ class _FunctionApply:
   def features(self, variables: Any, images: Array) -> Any:
     assert self.extractor is not None
     return self.extractor(*((variables,) if self.takes_variables else ()), images)
-
-
-@dataclasses.dataclass(frozen=True)
-class _ModuleApply:
-  """Normalizes and applies a linen module whose call takes only images in evaluation mode."""
-
-  module: Any
-  dtype: Any = None
-  called: str = dataclasses.field(default="", compare=False)
-
-  def __call__(self, variables: Any, images: Array, key: Array | None) -> Array:
-    inputs = variables["module"], normalized(variables, images, self.dtype)
-    if not self.rngs:
-      return self.module.apply(*inputs)
-    if key is None:
-      raise InputError(f"{type(self.module).__name__} draws noise in evaluation too: it needs a key with the images")
-    return self.module.apply(*inputs, rngs=dict.fromkeys(self.rngs, key))
-
-  @property
-  def title(self) -> str:
-    return type(self.module).__name__
-
-  @property
-  def rngs(self) -> tuple[str, ...]:
-    """The streams of randomness that the module draws from in evaluation."""
-    return tuple(getattr(self.module, "evaluation_rngs", ()))
-
-  @property
-  def offers_features(self) -> bool:
-    # A field of this name, as dense layers have, is a number.
-    return callable(getattr(type(self.module), "features", None))
-
-  def features(self, variables: Any, images: Array) -> Any:
-    return self.module.apply(variables["module"], normalized(variables, images, self.dtype), method="features")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -267,17 +247,11 @@ def _called(name: str, version: str) -> str:
   return f"{name}@{version}" if name else ""
 
 
-def normalized(variables: Any, images: Array, dtype: Any) -> Array:
-  """Returns what a module sees of images, in `dtype` if any is asked for."""
-  inputs = (images - variables["mean"]) / variables["std"]
-  return inputs if dtype is None else inputs.astype(dtype)
-
-
 def check_logits(classifier: Classifier, image_shape: tuple[int, int, int]) -> None:
   """Raises InputError for a classifier that cannot take the images, before anything compiles."""
   if classifier.input_shape is not None and tuple(classifier.input_shape) != tuple(image_shape):
     raise InputError(f"images are {tuple(image_shape)}, the classifier takes {tuple(classifier.input_shape)}")
-  if isinstance(classifier.apply, _ModuleApply):
+  if isinstance(classifier.apply, LinenApply | NnxApply):
     # Broadcasting would turn gray images into as many channels as the normalization has.
     for part in ("mean", "std"):
       channels = np.size(classifier.variables[part])
@@ -285,20 +259,26 @@ def check_logits(classifier: Classifier, image_shape: tuple[int, int, int]) -> N
         shape = tuple(image_shape)
         raise InputError(f"the classifier does not take images of shape {shape}: its {part} has {channels} channels")
   leaves, tree = jax.tree.flatten(classifier)
-  abstract = jax.tree.unflatten(tree, [jax.ShapeDtypeStruct(np.shape(leaf), jnp.result_type(leaf)) for leaf in leaves])
   signature = (tree, tuple((np.shape(leaf), str(jnp.result_type(leaf))) for leaf in leaves), tuple(image_shape))
   if signature in _CHECKED:  # Tracing a network takes longer than attacking a few images.
     return
+  shape = _logits_shape(classifier, image_shape)
+  if shape != (2, classifier.num_classes):
+    raise InputError(f"the classifier returns {shape[1:]} per image, expected ({classifier.num_classes},)")
+  _CHECKED.add(signature)
+
+
+def _logits_shape(classifier: Classifier, image_shape: tuple[int, int, int]) -> tuple[int, ...]:
+  """Returns the shape of the logits of two images, without computing anything."""
+  leaves, tree = jax.tree.flatten(classifier)
+  abstract = jax.tree.unflatten(tree, [jax.ShapeDtypeStruct(np.shape(leaf), jnp.result_type(leaf)) for leaf in leaves])
   images = jax.ShapeDtypeStruct((2, *image_shape), jnp.float32)
   key = jax.eval_shape(lambda: jax.random.key(0))
   try:
-    logits = jax.eval_shape(lambda c, x, k: c(x, k), abstract, images, key)
+    return jax.eval_shape(lambda c, x, k: c(x, k), abstract, images, key).shape
   except Exception as error:
     reason = first_line(error)
     raise InputError(f"the classifier does not take images of shape {tuple(image_shape)}: {reason}") from error
-  if logits.shape != (2, classifier.num_classes):
-    raise InputError(f"the classifier returns {logits.shape[1:]} per image, expected ({classifier.num_classes},)")
-  _CHECKED.add(signature)
 
 
 _CHECKED: set = set()

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Protocol
 
 from rich.console import Console
@@ -28,13 +29,13 @@ def silent(done: float, text: str = "") -> None:
 
 @contextmanager
 def show(title: str, total: int, done: int = 0, *, batch: int = 0, quiet: bool = False) -> Iterator[ProgressFn]:
-  """Shows a progress bar on a terminal, occasional lines elsewhere; on standard error, so that output stays clean.
+  """Shows a progress bar on a terminal or in a notebook, occasional lines elsewhere; on standard error.
 
   Where work goes in steps of `batch` examples, the time of a step is shown too.
   """
   if quiet:
     yield silent
-  elif sys.stderr.isatty():
+  elif _moves():
     with _bar() as bar:
       task = bar.add_task(title, total=total, completed=done, rate="")
       start, before = time.monotonic(), done
@@ -46,6 +47,13 @@ def show(title: str, total: int, done: int = 0, *, batch: int = 0, quiet: bool =
       yield update
   else:
     yield _log(title, total, done, batch)
+
+
+def _moves() -> bool:
+  """Returns whether what is shown can be drawn over: on a terminal, or in a notebook that has widgets."""
+  if sys.stderr.isatty():
+    return True
+  return "ipykernel" in sys.modules and Console().is_jupyter and find_spec("ipywidgets") is not None
 
 
 def _bar() -> Progress:
@@ -91,7 +99,7 @@ def show_all(title: str, *, quiet: bool = False) -> Iterator[ProgressFn]:
   """Shows one display over many tasks: a bar on a terminal, occasional lines elsewhere; on standard error."""
   if quiet:
     yield silent
-  elif sys.stderr.isatty():
+  elif _moves():
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"))
     times = (TimeElapsedColumn(), TextColumn("ETA"), TimeRemainingColumn(elapsed_when_finished=True))
     with Progress(*columns, *times, TextColumn("{task.fields[text]}"), console=Console(stderr=True)) as bar:

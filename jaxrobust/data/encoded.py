@@ -19,7 +19,7 @@ import numpy as np
 
 from jaxrobust.core.errors import CorruptFileError, InputError, StorageError
 from jaxrobust.core.pictures import load_formats, open_picture, opened
-from jaxrobust.core.reading import LARGEST_DATA, open_regular, read_if_there, reading
+from jaxrobust.core.reading import LARGEST_DATA, LARGEST_TEXT, open_regular, read_if_there, reading
 from jaxrobust.core.terminal import printable
 from jaxrobust.core.threads import in_threads
 from jaxrobust.core.validation import check_labels
@@ -33,6 +33,7 @@ from jaxrobust.data.source import as_floats, check_ids
 # Set to 1 where links may lead out of a folder of pictures.
 FOLLOW_LINKS = "JAXROBUST_FOLLOW_LINKS"
 LARGEST_PICTURE = 2**28
+CLASSES = "classes.txt"
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
 
 
@@ -149,6 +150,7 @@ class EncodedSource:
     listed: file names whose order subsets follow before any other; empty for the pinned order alone.
     arranged: files are in the pinned order already: a subset of a subset is the smaller one of the whole.
     alpha: what becomes of transparent pictures; see `open_picture`.
+    class_names: for people to read; they decide nothing.
   """
 
   name: str
@@ -161,6 +163,7 @@ class EncodedSource:
   listed: Sequence[str] = ()
   arranged: bool = False
   alpha: str = "drop"
+  class_names: tuple[str, ...] | None = None
   in_bytes: ClassVar[bool] = True
 
   def __post_init__(self) -> None:
@@ -269,13 +272,36 @@ def image_folder(
   preprocessing: str = "resize256-crop224",
   classes: Sequence[str] | None = None,
 ) -> EncodedSource:
-  """Reads one folder per class: `root/class/….jpg`; classes in sorted order, or in the order given."""
+  """Reads one folder per class: `root/class/….jpg`.
+
+  Classes are counted in the order given, or in that of the lines of `root/classes.txt`; folders that are named by whole
+  numbers are the classes of these numbers; any others are counted in sorted order.
+  """
   store = FolderStore(root)
-  found = sorted({file.split("/")[0] for file in store.names if "/" in file})
-  order = {c: i for i, c in enumerate(classes if classes is not None else found)}
+  files = [file for file in store.names if "/" in file]
+  found = sorted({file.split("/")[0] for file in files})
+  if classes is None:
+    classes = _listed_classes(store.root) or found
+    if all(folder.isdecimal() for folder in found) and classes == found:
+      classes = [str(number) for number in range(max(map(int, found), default=-1) + 1)]
+  order = {c: i for i, c in enumerate(classes)}
   unknown = [c for c in found if c not in order]
   if unknown:
     raise InputError(f"{root} has folders that are no known class: {', '.join(unknown[:3])}")
-  files = [file for file in store.names if "/" in file]
   labels = np.array([order[file.split("/")[0]] for file in files], np.int32)
-  return EncodedSource(name or f"folder:{root}", store, files, labels, len(order), preprocessing, alpha="refuse")
+  names = tuple(classes)
+  return EncodedSource(
+    name or f"folder:{root}", store, files, labels, len(order), preprocessing, alpha="refuse", class_names=names
+  )
+
+
+def _listed_classes(root: Path) -> list[str]:
+  """Returns the lines of `classes.txt`, where a folder has one: all classes of the network, in its order."""
+  text = read_if_there(root / CLASSES, LARGEST_TEXT)
+  if text is None:
+    return []
+  with reading(f"{root / CLASSES} is no list of classes"):
+    lines = [line.strip() for line in text.decode().splitlines() if line.strip()]
+  if len(set(lines)) != len(lines):
+    raise InputError(f"{root / CLASSES} names a class twice")
+  return lines

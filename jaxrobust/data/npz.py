@@ -21,7 +21,8 @@ def load_npz(path: str | Path) -> ArraySource:
 
   The arrays are called `images`, `x`, `x_test` or `data`, and `labels`, `y` or `y_test`; the first
   name present counts. The number of classes is the entry `num_classes`, or else the largest label
-  plus one. Labels of shape (N, 1), as some CIFAR archives have them, are flattened. Pickled objects
+  plus one, their names an entry `class_names`. Labels of shape (N, 1), as some CIFAR archives have
+  them, are flattened. Pickled objects
   are never loaded, because loading them can run any code.
   """
   entries = _read(Path(path).expanduser())
@@ -33,7 +34,7 @@ def load_npz(path: str | Path) -> ArraySource:
     num_classes = _num_classes(entries, labels)
     if images.dtype.kind == "f":
       check_images(images, labels, num_classes)
-    return ArraySource(f"{PREFIX}{path}", images, labels, num_classes)
+    return ArraySource(f"{PREFIX}{path}", images, labels, num_classes, _class_names(entries))
   except InputError as error:
     raise InputError(f"{path}: {error}") from None
 
@@ -45,7 +46,9 @@ def _read(path: Path) -> dict[str, np.ndarray]:
   with open_regular(path, LARGEST_DATA) as file:
     if file.read(6) == b"\x93NUMPY":
       raise InputError(f"{path} is a single array; expected an .npz archive with images and labels")
-  return read_npz(path, f"{path}: truncated or not an .npz archive", {*IMAGE_NAMES, *LABEL_NAMES, "num_classes"})
+  return read_npz(
+    path, f"{path}: truncated or not an .npz archive", {*IMAGE_NAMES, *LABEL_NAMES, "num_classes", "class_names"}
+  )
 
 
 def _first(entries: dict[str, np.ndarray], names: tuple[str, ...], what: str, path: str | Path) -> np.ndarray:
@@ -54,6 +57,13 @@ def _first(entries: dict[str, np.ndarray], names: tuple[str, ...], what: str, pa
       return entries[name]
   found = ", ".join(sorted(entries)) or "nothing"
   raise InputError(f"{path}: no {what} (looked for {', '.join(names)}; found {found})")
+
+
+def _class_names(entries: dict[str, np.ndarray]) -> tuple[str, ...] | None:
+  given = entries.get("class_names")
+  if given is not None and (given.dtype.kind != "U" or given.ndim != 1):
+    raise InputError("class_names must be texts, one for each class")
+  return None if given is None else tuple(given.tolist())
 
 
 def _num_classes(entries: dict[str, np.ndarray], labels: np.ndarray) -> int:

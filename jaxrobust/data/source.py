@@ -57,6 +57,10 @@ class SourceView:
   def judging(self) -> Judging:
     return judging_of(self.source)
 
+  @property
+  def class_names(self) -> tuple[str, ...] | None:
+    return getattr(self.source, "class_names", None)
+
   def __len__(self) -> int:
     return len(self.source)
 

@@ -29,6 +29,7 @@ class TfdsSource:
   num_classes: int
   size: int
   version: str = ""
+  class_names: tuple[str, ...] | None = None
 
   def __len__(self) -> int:
     return self.size
@@ -58,5 +59,6 @@ def load_tfds(name: str, data_dir: str | Path | None = None) -> TfdsSource:
     rows = builder.as_data_source(split=split or "test")
   except Exception as error:  # Every builder has errors of its own.
     raise InputError(f"tfds cannot read {base!r}: {str(error).strip().splitlines()[0]}") from None
-  classes = builder.info.features["label"].num_classes
-  return TfdsSource(f"{PREFIX}{name}", rows, classes, len(rows), str(builder.info.full_name))
+  label = builder.info.features["label"]
+  names = tuple(getattr(label, "names", None) or ()) or None
+  return TfdsSource(f"{PREFIX}{name}", rows, label.num_classes, len(rows), str(builder.info.full_name), names)

@@ -13,7 +13,7 @@ from jaxrobust.engine.table import Verdicts
 from jaxrobust.engine.verdicts import VerdictArrays
 from jaxrobust.engine.workload import passes_to_the_end
 from jaxrobust.evaluation.certificates import certified_arrays, proved_radii_of
-from jaxrobust.evaluation.gallery import Gallery
+from jaxrobust.evaluation.gallery import Gallery, class_names
 from jaxrobust.evaluation.job import Arrays, Job, JobKind, RunOptions, ShareSource
 from jaxrobust.evaluation.judged import judged
 from jaxrobust.evaluation.suites.entry import SuiteEntry
@@ -68,6 +68,7 @@ class AttackRun:
     rows, entry = self.gallery.positions, self.job.entry
     if len(rows):
       about = {name: self.job.judging.class_of(self.verdicts[name][rows]) for name in ("label", "prediction")}
+      about |= class_names(getattr(self.job.data, "class_names", None), **about)
       self.gallery.save(path, self.job.data.take(positions[rows])[0], **about, index=positions[rows])
     minimal, strengths = entry.schedule.minimal, [budget.text for budget in entry.strengths]
     arrays = cell_arrays(self.verdicts, minimal, strengths, bool(entry.schedule.stages) and not minimal)

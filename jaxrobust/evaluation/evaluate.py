@@ -8,14 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.defense import defenses_of
 from jaxrobust.core.errors import InputError
-from jaxrobust.core.validation import check_images
-from jaxrobust.data.registry import load_data
-from jaxrobust.data.source import ArraySource, DataSource
+from jaxrobust.data.adapters import adapted
+from jaxrobust.data.encoded import CLASSES
+from jaxrobust.data.registry import FOLDER_PREFIX, load_data
+from jaxrobust.data.source import DataSource
 from jaxrobust.defenses.registry import defended_by, defenses_id
 from jaxrobust.defenses.stored import load_classifier
 from jaxrobust.engine.api import check_classifier
@@ -31,24 +30,24 @@ from jaxrobust.evaluation.suites.suite import AUDIT, AuditSetting, Setting, atta
 from jaxrobust.results import check_writable
 
 
-def as_source(
-  data: str | DataSource | tuple[np.ndarray, np.ndarray], num_classes: int, preprocess: str = ""
-) -> DataSource:
-  """Returns a data set by name, a source, or plain arrays (images, labels)."""
+def as_source(data: Any, num_classes: int, preprocess: str = "", n: int | None = None) -> DataSource:
+  """Returns a data set by name, a source, or whatever `data.adapters` makes one of; n as there."""
   if isinstance(data, str):
-    return load_data(data, preprocess=preprocess)
-  if isinstance(data, tuple) and len(data) == 2:
-    images, labels = data
-    check_images(images, labels, num_classes)
-    return ArraySource("arrays", np.asarray(images, np.float32), np.asarray(labels), num_classes)
-  if not all(hasattr(data, part) for part in ("name", "num_classes", "take", "fingerprint", "subset")):
-    raise InputError(f"the data is a {type(data).__name__}; pass a name, a data source or a tuple (images, labels)")
-  return data
+    source = load_data(data, preprocess=preprocess)
+    names = getattr(source, "class_names", None) or ()
+    if data.startswith(FOLDER_PREFIX) and len(names) < num_classes and not all(name.isdecimal() for name in names):
+      # Counted among themselves, the classes would have other numbers than the network's.
+      where = f"list all of them in its order in {data.removeprefix(FOLDER_PREFIX)}/{CLASSES}"
+      raise InputError(f"{data} has folders of {len(names)} classes, the classifier has {num_classes}: {where}")
+    return source
+  if all(hasattr(data, part) for part in ("name", "num_classes", "take", "fingerprint", "subset")):
+    return data
+  return adapted(data, num_classes, n)
 
 
 def evaluate(
   classifier: Classifier | str | Path,
-  data: str | DataSource | tuple[np.ndarray, np.ndarray],
+  data: Any,
   suite: str | Sequence[SuiteEntry] = "basic",
   *,
   norm: str | None = None,
@@ -74,7 +73,8 @@ def evaluate(
 
   Args:
     classifier: a `Classifier`, or the folder of a saved one.
-    data: a registered name, `npz:PATH`, a data source, or (images, labels).
+    data: a registered name, `npz:PATH`, a data source, (images, labels), or a data set, loader or iterator of such
+      pairs or of mappings with `image` and `label` (PyTorch, Hugging Face, tf.data).
     suite: a suite's name, with options after commas (`oodrb,small`), or entries of your own.
     norm, eps: the threat model, of suites that do not fix it; linf and the usual budget by default.
     n: this many examples of each data set, in its pinned order; by default what the suite says, or all.
@@ -97,7 +97,7 @@ def evaluate(
     command: of a cell, as `only` names it, the command line that computes it again, for its provenance.
 
   Example:
-    >>> import jax.numpy as jnp
+    >>> import numpy as np
     >>> model = Classifier.from_function(lambda x: x.mean((1, 2))[:, :2], num_classes=2)
     >>> x = np.full((4, 4, 4, 2), 0.5, np.float32); x[..., 0] += 0.01
     >>> report = evaluate(model, (x, np.zeros(4, int)), "basic", eps="8/255", options=RunOptions(quiet=True))
@@ -124,7 +124,7 @@ def evaluate(
   wanted = wanted.oblivious(oblivious) if oblivious else wanted
   wanted = wanted if only is None else wanted.only(only)
   seen = preprocess or wanted.preprocess or own or preprocessing_for(classifier)
-  source = as_source(data, classifier.num_classes, seen)
+  source = as_source(data, classifier.num_classes, seen, n)
   if options is None:
     options = RunOptions(engine=EngineOptions.for_platform(batch_size), seed=seed)
   makers = {title: ModelContext(load_classifier(transfer_from)) for title in moved.values()}

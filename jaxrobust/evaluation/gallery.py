@@ -6,7 +6,7 @@ The first examples that were right and then broken, so that the choice depends o
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +17,8 @@ from jaxrobust.engine.table import Verdicts
 from jaxrobust.results.store import IMAGES, sibling
 
 ARRAYS = ("clean", "adversarial", "label", "prediction", "index")
+# Of data sets that have them.
+NAMES = ("label_name", "prediction_name")
 
 
 class Gallery:
@@ -67,20 +69,32 @@ def merge_galleries(paths: Iterable[Path], size: int) -> bytes | None:
   found = [arrays for arrays in map(_unpack, paths) if arrays]
   if not found or not size:
     return None
-  joined = {name: np.concatenate([arrays[name] for arrays in found]) for name in ARRAYS}
+  named = NAMES if all(name in arrays for arrays in found for name in NAMES) else ()
+  joined = {name: np.concatenate([arrays[name] for arrays in found]) for name in (*ARRAYS, *named)}
   first = np.argsort(joined["index"])[:size]
   return _pack({name: array[first] for name, array in joined.items()})
 
 
 def _pack(arrays: dict[str, np.ndarray]) -> bytes:
   buffer = io.BytesIO()
-  np.savez_compressed(buffer, **{name: arrays[name] for name in ARRAYS})  # type: ignore[arg-type]
+  kept = {name: arrays[name] for name in (*ARRAYS, *NAMES) if name in arrays}
+  np.savez_compressed(buffer, **kept)  # type: ignore[arg-type]
   return buffer.getvalue()
 
 
 def _unpack(path: Path) -> dict[str, np.ndarray]:
   try:
     file = read_npz(sibling(path, IMAGES), "damaged pictures")
-    return {name: file[name] for name in ARRAYS}
+    return {name: file[name] for name in ARRAYS} | {name: file[name] for name in NAMES if name in file}
   except Exception:  # Missing or damaged: a picture decorates, it decides nothing.
     return {}
+
+
+def class_names(names: Sequence[str] | None, **classes: np.ndarray) -> dict[str, np.ndarray]:
+  """Returns the names of classes, as arrays that go beside them; nothing where the data set has none.
+
+  >>> class_names(("cat", "dog"), label=np.array([1, 0]))
+  {'label_name': array(['dog', 'cat'], dtype='<U3')}
+  """
+  known = names is not None and all(((numbers >= 0) & (numbers < len(names))).all() for numbers in classes.values())
+  return {f"{what}_name": np.array(names)[numbers] for what, numbers in classes.items()} if known and names else {}

@@ -7,7 +7,7 @@ import os
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.data.preprocessing import preprocessing_name
 from jaxrobust.models.registry import MODELS, ModelSpec
-from jaxrobust.models.zoo import find_classifier, read_metadata
+from jaxrobust.models.zoo import find_classifier, input_shape_of, read_metadata
 
 # Below this side nobody cuts a border away.
 SMALL_SIDE = 96
@@ -30,7 +30,10 @@ def model_preprocessing(folder: str | os.PathLike) -> str:
   said = metadata["notes"].get("preprocess")
   if isinstance(said, str) and said:
     return said
-  return spec_preprocessing(MODELS[metadata["arch"]]) if metadata["arch"] in MODELS else ""
+  if metadata["arch"] not in MODELS:
+    return ""
+  spec = MODELS[metadata["arch"]]
+  return preprocessing_name(input_shape_of(metadata)[0], spec.crop_fraction, spec.interpolation)
 
 
 def preprocessing_for(classifier: Classifier) -> str:

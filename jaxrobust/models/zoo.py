@@ -32,6 +32,8 @@ _METADATA = "classifier.json"
 _WEIGHTS = "weights"
 # ImageNet-21K has 21,843.
 MOST_CLASSES = 10_000_000
+# Along a side of an image.
+MOST_PIXELS = 4096
 # How the fingerprints of functions begin that nobody gave a name.
 UNNAMED = "unnamed-"
 
@@ -83,11 +85,13 @@ def save_classifier(
   notes: dict[str, Any] | None = None,
   defense: str = "",
   portable: bool = False,
+  input_shape: tuple[int, int, int] | None = None,
 ) -> pathlib.Path:
   """Writes weights and metadata; `notes` (how it was trained) are kept and shown, never interpreted.
 
   `defense` is the text of the defenses that the classifier stands behind, as `jpeg,quality=75`. `portable` weights are
-  one small file, as `save_portable` writes them; others a checkpoint of Orbax.
+  one small file, as `save_portable` writes them; others Orbax's. `input_shape` is that of its images where
+  it is not the architecture's.
   """
   path = pathlib.Path(folder).absolute()
   metadata = {
@@ -98,6 +102,7 @@ def save_classifier(
     "options": options or {},
     "notes": notes or {},
     **({"defense": defense} if defense else {}),
+    **({} if input_shape is None else {"input_shape": list(input_shape)}),
   }
   try:
     path.mkdir(parents=True, exist_ok=True)
@@ -149,9 +154,18 @@ def read_metadata(folder: str | os.PathLike) -> dict[str, Any] | None:
     defense = metadata.get("defense", "")  # Folders of earlier versions have none.
     if not isinstance(defense, str):
       raise TypeError(f"defense is {defense!r}")
-    return {**{key: metadata[key] for key in kinds}, "defense": defense}
+    shape = metadata.get("input_shape")
+    if shape is not None and not _is_shape(shape):
+      raise TypeError(f"input_shape is {shape!r}")
+    more = {} if shape is None else {"input_shape": shape}
+    return {**{key: metadata[key] for key in kinds}, "defense": defense, **more}
   except (ValueError, KeyError, TypeError) as error:
     raise CorruptFileError(f"{path} is not a classifier's metadata: {error!r}") from None
+
+
+def _is_shape(value: Any) -> bool:
+  """Returns whether a value is the shape of an image."""
+  return isinstance(value, list) and len(value) == 3 and all(is_number(n, int) and 1 <= n <= MOST_PIXELS for n in value)
 
 
 def _is_color(value: Any) -> bool:
@@ -177,7 +191,9 @@ def load_classifier(path: str | os.PathLike, *, bare: bool = False) -> Classifie
   if metadata is None:
     if not folder.exists():
       near = difflib.get_close_matches(os.fspath(path), shipped(), 3, 0.5)
-      hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+      hint = (
+        f"; did you mean {' or '.join(map(repr, near))}?" if near else " (`jaxrobust list zoo` names those that ship)"
+      )
       raise InputError(f"no classifier at {path}: the folder does not exist{hint}")
     raise InputError(f"no classifier at {path}: {_METADATA} is missing (was the training finished?)")
   if metadata["defense"] and not bare:
@@ -186,7 +202,7 @@ def load_classifier(path: str | os.PathLike, *, bare: bool = False) -> Classifie
     module = make_model(metadata["arch"], metadata["num_classes"], **metadata["options"])
   except TypeError as error:
     raise CorruptFileError(f"{folder / _METADATA} is not a classifier's metadata: {error}") from None
-  shape = MODELS[metadata["arch"]].input_size
+  shape = input_shape_of(metadata)
   for key in ("mean", "std"):
     if isinstance(metadata[key], list) and len(metadata[key]) not in (1, shape[-1]):
       given = f"{key} has {len(metadata[key])} numbers for {shape[-1]} channels"
@@ -196,6 +212,12 @@ def load_classifier(path: str | os.PathLike, *, bare: bool = False) -> Classifie
   return Classifier.from_module(
     module, flax.core.unfreeze(variables), mean=metadata["mean"], std=metadata["std"], input_shape=shape
   )
+
+
+def input_shape_of(metadata: dict[str, Any]) -> tuple[int, int, int]:
+  """Returns the shape of a classifier's images: its own, or that of its architecture."""
+  height, width, channels = metadata.get("input_shape") or MODELS[metadata["arch"]].input_size
+  return height, width, channels
 
 
 def _restore(folder: pathlib.Path, abstract: Any) -> Any:

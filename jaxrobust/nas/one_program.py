@@ -30,8 +30,9 @@ import flax
 import jax
 import jax.numpy as jnp
 
-from jaxrobust.core.classifier import Classifier, normalized
+from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.errors import InputError
+from jaxrobust.core.modules import normalized
 from jaxrobust.core.nas_cells import CONV1, CONV3, EDGES, OPERATIONS
 from jaxrobust.core.types import Array
 from jaxrobust.models.families.nas_bench_201 import MEAN, STD, NasBench201

@@ -15,6 +15,8 @@ from jaxrobust.results.folder import Folder
 LARGEST_FILE = 64 * 2**20
 MOST = 8
 LARGEST_SIDE = 512
+LONGEST_NAME = 80
+NAMES = ("label_name", "prediction_name")
 
 
 def read_pictures(folder: Folder, path: str, size: int) -> list[dict[str, Any]]:
@@ -25,7 +27,11 @@ def read_pictures(folder: Folder, path: str, size: int) -> list[dict[str, Any]]:
   try:
     file = read_npz(raw, "damaged pictures")
     arrays = {name: file[name] for name in ("clean", "adversarial", "label", "prediction")}
-    return [_picture(*row) for row in zip(*(arrays[name][:MOST] for name in arrays), strict=True)]
+    pictures = [_picture(*row) for row in zip(*(arrays[name][:MOST] for name in arrays), strict=True)]
+    for name in NAMES:
+      for picture, text in zip(pictures, file.get(name, ()), strict=False):
+        picture[name] = str(text)[:LONGEST_NAME]
+    return pictures
   except Exception:  # A damaged zip or npy header can raise nearly anything.
     return []
 

@@ -19,8 +19,9 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax.custom_batching import custom_vmap
 
-from jaxrobust.core.classifier import Classifier, normalized
+from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.errors import InputError
+from jaxrobust.core.modules import normalized
 from jaxrobust.core.types import Array
 from jaxrobust.models.layers.head import with_features
 

@@ -36,7 +36,7 @@ from tests.cli.calling import TINY, call, cells, refused
     ("no classifier at nowhere: the folder does not exist", ["evaluate", "--model=nowhere", "--out={tmp}"]),
     ("no classifier at nowhere: the folder does not exist", ["attack", "--model=nowhere", "--out={tmp}/a.npz"]),
     ("unknown attack 'pgdd'; did you mean 'pgd'", ["attack", "--model=nowhere", "--attack=pgdd"]),
-    ("unknown parameter of attack 'pgd' 'steps'", ["attack", "--model=nowhere", "--options.steps=3"]),
+    ("unknown parameter of attack 'pgd' 'stepsize'", ["attack", "--model=nowhere", "--options.stepsize=3"]),
     ("unknown norm 'l3'; did you mean", ["attack", "--model=nowhere", "--options.norm=l3"]),
     ("num_steps must be a whole number of at least 1, got 0", ["attack", "--model=nowhere", "--options.num_steps=0"]),
     ("random_start must be true or false, got 'maybe'", ["attack", "--model=nowhere", "--options.random_start=maybe"]),

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import linen as nn
+from flax import nnx
 
 from jaxrobust.attacks.pgd import FGSM
 from jaxrobust.core.classifier import Classifier, check_logits
@@ -13,6 +14,7 @@ from jaxrobust.core.errors import InputError
 from jaxrobust.engine.api import attack_images
 from jaxrobust.engine.options import EngineOptions
 from jaxrobust.models.families.resnet_cifar import BasicBlock
+from jaxrobust.models.zoo import fingerprint
 
 SHAPE = (4, 4, 3)
 IMAGES = np.random.default_rng(0).uniform(0.1, 0.9, (5, *SHAPE)).astype(np.float32)
@@ -244,3 +246,61 @@ def test_a_classifier_without_features_says_so_in_one_line(kind):
   with pytest.raises(InputError, match="offers no features") as error:
     classifier.features(images)
   assert "\n" not in str(error.value)
+
+
+class Mode(nn.Module):
+  """Says whether it was told to train."""
+
+  usual: bool = True
+
+  @nn.compact
+  def __call__(self, x, training, deterministic=False, temperature=1.0):
+    assert not training and deterministic and temperature == 1.0
+    return nn.BatchNorm(use_running_average=not training)(nn.Dense(4)(x.mean((1, 2))))
+
+
+def test_linen_modules_are_told_that_they_are_evaluated_and_count_their_classes():
+  module, x = Mode(), jnp.ones((2, 8, 8, 3))
+  variables = module.init(jax.random.key(0), x, training=False, deterministic=True)
+  classifier = Classifier.from_module(module, variables, input_shape=(8, 8, 3))
+  assert classifier.num_classes == 4 and classifier(x).shape == (2, 4) and classifier.module is module
+
+
+class Own(nnx.Module):
+  def __init__(self, rngs):
+    self.dense, self.norm = nnx.Linear(3, 5, rngs=rngs), nnx.BatchNorm(5, rngs=rngs)
+    self.dropout = nnx.Dropout(0.5, rngs=rngs)
+
+  def __call__(self, x):
+    return self.dropout(self.norm(self.dense(x.mean((1, 2)))))
+
+
+def test_nnx_modules_bring_their_variables_and_stay_as_they_were():
+  module, x = Own(nnx.Rngs(0)), jax.random.uniform(jax.random.key(1), (4, 8, 8, 3))
+  classifier = Classifier.from_module(module, mean=0.5, std=0.25, input_shape=(8, 8, 3), name="own")
+  logits = jax.jit(lambda c, images: c(images))(classifier, x)
+  assert classifier.num_classes == 5 and not module.dropout.deterministic
+  np.testing.assert_array_equal(module.norm.mean[...], np.zeros(5))
+  module.eval()
+  np.testing.assert_allclose(logits, module((x - 0.5) / 0.25), atol=1e-6)
+  again = Classifier.from_module(Own(nnx.Rngs(0)), mean=0.5, std=0.25, input_shape=(8, 8, 3), name="own")
+  assert again.apply == classifier.apply and fingerprint(again) == fingerprint(classifier)
+
+
+class Odd(nn.Module):
+  def __call__(self, x, temperature):
+    return x / temperature
+
+
+@pytest.mark.parametrize(
+  ("arguments", "reason"),
+  [
+    ((Odd(), {}), r"Odd takes 'temperature' with its images; say what it is: Classifier.from_function\(lambda v, x"),
+    ((Mode(),), "Mode comes without variables"),
+    ((object(), {}), r"object is no flax module: write Classifier.from_function\(lambda x: jax.vmap"),
+    ((Own(nnx.Rngs(0)), {}), "Own is an nnx module, which has its variables inside; leave them out"),
+  ],
+)
+def test_what_is_no_classifier_yet_is_refused_with_the_line_to_write(arguments, reason):
+  with pytest.raises(InputError, match=reason):
+    Classifier.from_module(*arguments, num_classes=3)

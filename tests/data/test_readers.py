@@ -265,3 +265,20 @@ def test_prepared_tfds_sets():
   assert len(source.subset(2)) == 2 and source.fingerprint() != source.subset(2).fingerprint()
   with pytest.raises(InputError, match="tfds cannot read 'no_such_set'"):
     load_data("tfds:no_such_set")
+
+
+def test_the_classes_of_a_folder_are_counted_by_number_by_list_or_by_name(root):
+  for name in ("10", "2", "0"):
+    picture(root / "numbers" / name / "1.png", (32, 32))
+  for name in ("eel", "cat"):
+    picture(root / "names" / name / "1.png", (32, 32))
+  numbers, names = load_data(f"folder:{root}/numbers"), load_data(f"folder:{root}/names")
+  assert sorted(numbers.labels.tolist()) == [0, 2, 10] and numbers.num_classes == 11
+  assert names.labels.tolist() == [0, 1] and names.class_names == ("cat", "eel")
+  (root / "names" / "classes.txt").write_text("ant\neel\ncat\n")
+  listed = load_data(f"folder:{root}/names", preprocess="resize16-crop16")
+  assert listed.labels.tolist() == [2, 1] and listed.class_names == ("ant", "eel", "cat")
+  assert listed.take(np.arange(2))[0].shape == (2, 16, 16, 3)
+  (root / "names" / "classes.txt").write_text("ant\nant\n")
+  with pytest.raises(InputError, match="names a class twice"):
+    load_data(f"folder:{root}/names")

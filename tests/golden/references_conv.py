@@ -8,6 +8,7 @@ _TIMM = """
   densenet121 densenet161 densenet169 densenet201 efficientnet_b0 efficientnet_lite0 tf_efficientnet_lite0
   tf_efficientnet_b0 mobilenetv2_050 mobilenetv2_075 mobilenetv2_100 mobilenetv2_140 mobilenetv3_large_075
   mobilenetv3_large_100 regnetx_004 regnetx_008 regnetx_016 regnetx_032 regnetx_064 repvgg_a0 repvgg_b3
+  resnet18d resnet34d resnet50d resnet101d mobilenetv3_small_050 mobilenetv3_small_075 mobilenetv3_small_100
 """
 _TORCHVISION = """
   shufflenet_v2_x0_5 shufflenet_v2_x1_0 shufflenet_v2_x1_5 shufflenet_v2_x2_0 vgg11 vgg13 vgg16 vgg19 vgg11_bn vgg13_bn
@@ -35,8 +36,8 @@ _CIFAR = {
 _ROBUSTBENCH = "robustbench/robustbench/model_zoo/architectures"
 _WIDE = ((28, 4), (28, 10), (34, 10), (34, 20), (70, 16), (106, 16))
 _SMALLEST = """
-  resnet18  cifar-resnet18 densenet121 tf_efficientnet_lite0 mobilenetv2_050 mobilenetv3_large_035
-  regnetx_004 repvgg_a0 shufflenet_v2_x0_5 vgg11_bn alexnet googlenet
+  resnet18 resnet18d cifar-resnet18 densenet121 tf_efficientnet_lite0 mobilenetv2_050 mobilenetv3_large_035
+  mobilenetv3_small_050 regnetx_004 repvgg_a0 shufflenet_v2_x0_5 vgg11_bn alexnet googlenet
   cifar-vgg11_bn cifar-dla cifar-senet18 cifar-mobilenetv2 cifar-efficientnet_b0 cifar-resnext29_32x4d preactresnet18
   cifar-googlenet cifar-inception_v3 wrn-28-4 dm-wrn-28-4
 """

@@ -16,7 +16,11 @@ _TIMM = """
   swin_large_patch4_window7_224 convnext_tiny convnext_small convnext_base convnext_large
   xcit_small_12_p16_224 xcit_small_24_p16_224 xcit_medium_24_p16_224 xcit_large_24_p16_224
   convmixer_768_32 convmixer_1536_20
+  deit_tiny_distilled_patch16_224 deit_small_distilled_patch16_224 deit_base_distilled_patch16_224
+  deit3_small_patch16_224 deit3_medium_patch16_224 deit3_base_patch16_224
 """
+# The smaller ones have 1×1 convolutions where the larger, and ours, have matrices.
+_CONVNEXT_V2 = ("atto", "femto", "pico", "nano", "tiny", "base", "large")
 # Features, heads.
 _XCIT = {"small": (384, 8), "medium": (512, 8), "large": (768, 16)}
 # Ours, theirs.
@@ -34,6 +38,8 @@ _SMALLEST = {
   "cifar-convmixer_256_8",
   "cifar-xcit_small_12_p4",
   "convnext_tiny",
+  "convnextv2_atto",
+  "deit_tiny_distilled_patch16_224",
   "mixer_b16_224",
   "swin_tiny_patch4_window7_224",
   "t2t_vit_14",
@@ -56,6 +62,9 @@ def _conv_stem(name):
 
 
 REFERENCES = {name: Reference(f"timm:{name}") for name in _TIMM.split()}
+REFERENCES |= {
+  f"convnextv2_{size}": Reference(f"timm:convnextv2_{size}", options={"conv_mlp": False}) for size in _CONVNEXT_V2
+}
 REFERENCES |= {f"xcit_{size}_12_p16_224": _xcit(size, 224, 1000) for size in ("medium", "large")}
 REFERENCES |= {f"cifar-xcit_{size}_12_p4": _xcit(size, 32, 10, _small_patches) for size in _XCIT}
 REFERENCES |= {ours: _conv_stem(theirs) for ours, theirs in _CONV_STEM.items()}

@@ -88,8 +88,11 @@ def test_a_fingerprint_is_the_same_in_every_process_and_for_every_copy():
 
 def test_shipped_cells_hold_the_fingerprint_of_their_network():
   for name in portable.shipped():
-    found = {result.config["model_fingerprint"] for result in load_results(portable.SHIPPED / name / "cells")}
-    assert found == {fingerprint(load_classifier(name))}
+    cells = portable.SHIPPED / name / "cells"
+    # Those of the digits have none: their evaluation takes seconds.
+    assert cells.is_dir() != name.startswith("digits32-")
+    found = {result.config["model_fingerprint"] for result in load_results(cells)} if cells.is_dir() else set()
+    assert found <= {fingerprint(load_classifier(name))}
 
 
 def test_a_fingerprint_changes_with_every_weight_name_shape_type_and_goal():

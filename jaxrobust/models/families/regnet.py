@@ -18,13 +18,17 @@ from jaxrobust.models.registry import MODELS, imagenet_spec
 
 
 class Design(NamedTuple):
-  """A point of the design space: slope, initial width, width multiplier, depth, group width (appendix D)."""
+  """A point of the design space: slope, initial width, width multiplier, depth, group width (appendix D).
+
+  torchvision rounds halves of a group up, timm to even numbers of groups.
+  """
 
   slope: float
   initial: int
   multiplier: float
   depth: int
   group: int
+  half_up: bool = False
 
   def stages(self) -> list[tuple[int, int, int]]:
     """(width, blocks, group width) of each stage.
@@ -38,7 +42,8 @@ class Design(NamedTuple):
     stages = []
     for width, blocks in sorted(Counter(widths.astype(int).tolist()).items()):
       group = min(self.group, width)
-      stages.append((round(width / group) * group, blocks, group))
+      groups = int(width / group + 0.5) if self.half_up else round(width / group)
+      stages.append((groups * group, blocks, group))
     return stages
 
 
@@ -90,3 +95,11 @@ for _name, _design in (
       interpolation="bicubic",
     )
   )
+  _theirs = {"004": "400mf", "008": "800mf", "016": "1_6gf", "032": "3_2gf"}.get(_name)
+  if _theirs:
+    MODELS.register(f"regnet_x_{_theirs}")(
+      imagenet_spec(
+        functools.partial(RegNetX, _design._replace(half_up=True)),
+        f"RegNetX-{int(_name) * 100}MF of torchvision",
+      )
+    )

@@ -1,7 +1,8 @@
 """Residual networks for ImageNet and, with another stem, for CIFAR.
 
 ResNet (He et al. 2016, arXiv:1512.03385), with the stride of a bottleneck on its 3×3 convolution as in timm and
-torchvision; ResNeXt (arXiv:1611.05431); wide ResNet (arXiv:1605.07146). The `cifar-` networks follow
+torchvision; ResNeXt (arXiv:1611.05431); wide ResNet (arXiv:1605.07146); ResNet-D (arXiv:1812.01187), with three 3×3
+convolutions as its stem and shortcuts that average before they project. The `cifar-` networks follow
 kuangliu/pytorch-cifar: a 3×3 stem without pooling, first stage at 32 pixels.
 """
 
@@ -27,6 +28,7 @@ class ResidualBlock(nn.Module):
     groups, base_width: cardinality, and the width of a group where features is 64.
     shortcut: name of the projection ("downsample" or "shortcut").
     smooth: GELU instead of ReLU, throughout.
+    averaged: the shortcut takes the mean of 2×2 pixels instead of one of them.
   """
 
   features: int
@@ -36,6 +38,7 @@ class ResidualBlock(nn.Module):
   base_width: int = 64
   shortcut: str = "downsample"
   smooth: bool = False
+  averaged: bool = False
 
   @nn.compact
   def __call__(self, x: Array, train: bool = False) -> Array:
@@ -50,13 +53,18 @@ class ResidualBlock(nn.Module):
       y = batch_norm(train, f"bn{index}")(y)
       y = act(y) if index < len(sizes) else y
     if self.stride != 1 or x.shape[-1] != out:
-      x = Conv(out, 1, self.stride, use_bias=False, name=f"{self.shortcut}_0")(x)
-      x = batch_norm(train, f"{self.shortcut}_1")(x)
+      x = nn.avg_pool(x, (2, 2), (2, 2)) if self.averaged and self.stride > 1 else x
+      stride, first = (1, 1) if self.averaged else (self.stride, 0)
+      x = Conv(out, 1, stride, use_bias=False, name=f"{self.shortcut}_{first}")(x)
+      x = batch_norm(train, f"{self.shortcut}_{first + 1}")(x)
     return act(y + x)
 
 
 class ResNet(nn.Module):
-  """Four stages of blocks; `cifar` takes the stem and the names of pytorch-cifar, `smooth` has GELU instead of ReLU."""
+  """Four stages of blocks; `cifar` takes the stem and the names of pytorch-cifar, `smooth` has GELU instead of ReLU.
+
+  `deep` has the stem and the shortcuts of ResNet-D.
+  """
 
   depths: tuple[int, ...]
   bottleneck: bool = True
@@ -65,12 +73,16 @@ class ResNet(nn.Module):
   cifar: bool = False
   num_classes: int = 1000
   smooth: bool = False
+  deep: bool = False
 
   @nn.compact
   def __call__(self, x: Array, train: bool = False) -> Array:
-    x = Conv(64, 3 if self.cifar else 7, 1 if self.cifar else 2, 1 if self.cifar else 3, use_bias=False, name="conv1")(
-      x
-    )
+    if self.deep:
+      for index, stride in ((0, 2), (3, 1)):
+        x = Conv(32, 3, stride, 1, use_bias=False, name=f"conv1.{index}")(x)
+        x = nn.relu(batch_norm(train, f"conv1.{index + 1}")(x))
+    size, stride, name = (3, 1, "conv1.6") if self.deep else (3, 1, "conv1") if self.cifar else (7, 2, "conv1")
+    x = Conv(64, size, stride, size // 2, use_bias=False, name=name)(x)
     x = (gelu if self.smooth else nn.relu)(batch_norm(train, "bn1")(x))
     if not self.cifar:
       x = max_pool(x, 3, 2, 1)
@@ -78,7 +90,7 @@ class ResNet(nn.Module):
     for stage, depth in enumerate(self.depths):
       for index in range(depth):
         stride = 2 if stage > 0 and index == 0 else 1
-        sizes = (64 * 2**stage, stride, self.bottleneck, self.groups, self.base_width, shortcut, self.smooth)
+        sizes = (64 * 2**stage, stride, self.bottleneck, self.groups, self.base_width, shortcut, self.smooth, self.deep)
         x = ResidualBlock(*sizes, name=f"layer{stage + 1}_{index}")(x, train)
     return nn.Dense(self.num_classes, name="linear" if self.cifar else "fc")(global_pool(x))
 
@@ -108,3 +120,18 @@ for _name, *_options in _SIZES:
     MODELS.register(f"cifar-{_name}")(
       cifar_spec(functools.partial(_build, cifar=True), f"{_name} with a 3×3 stem for 32 pixels (pytorch-cifar)")
     )
+
+for _name, _depths, _bottleneck in (
+  ("resnet18d", (2, 2, 2, 2), False),
+  ("resnet34d", (3, 4, 6, 3), False),
+  ("resnet50d", (3, 4, 6, 3), True),
+  ("resnet101d", (3, 4, 23, 3), True),
+):
+  MODELS.register(_name)(
+    imagenet_spec(
+      functools.partial(ResNet, _depths, _bottleneck, deep=True),
+      f"{_name[:-1]}, variant D (He et al. 2019)",
+      f"timm:{_name}",
+      interpolation="bicubic",
+    )
+  )

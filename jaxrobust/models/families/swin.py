@@ -152,3 +152,11 @@ for _size, _row in _SIZES.items():
       interpolation="bicubic",
     )
   )
+  if _size != "large":
+    MODELS.register(f"swin_{_size[0]}")(
+      imagenet_spec(
+        functools.partial(Swin, *_row),
+        f"Swin-{_size[0].upper()} of torchvision",
+        interpolation="bicubic",
+      )
+    )

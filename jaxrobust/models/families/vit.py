@@ -41,6 +41,7 @@ class ViT(nn.Module):
     embed_class: whether the class token gets a position embedding of its own.
     pooled: whether the mean of the patches' tokens is read out instead of the class token (MAE's fine-tuned networks).
     clip: whether it is built as CLIP's image encoder.
+    distilled: whether a second token, which learned from a teacher, has a head of its own; logits are the mean of both.
   """
 
   patch_size: int
@@ -55,6 +56,7 @@ class ViT(nn.Module):
   drop_path_rate: float = 0.0
   pooled: bool = False
   clip: bool = False
+  distilled: bool = False
 
   @nn.compact
   def __call__(self, x: Array, train: bool = False, hide: Hide = jnp.add, tokens: bool = False) -> Array:
@@ -82,15 +84,20 @@ class ViT(nn.Module):
     norm = layer_norm("fc_norm" if self.pooled else "norm", epsilon)
     if tokens:
       return norm(x)
+    if self.distilled:
+      x = norm(x)
+      return (dense(self.num_classes, "head")(x[:, 0]) + dense(self.num_classes, "head_dist")(x[:, 1])) / 2
     return dense(self.num_classes, "head")(norm(x[:, 1:].mean(1) if self.pooled else x[:, 0]))
 
   def _embed_position(self, x: Array, hide: Hide) -> Array:
-    token = self.param("cls_token", nn.initializers.normal(1e-6), (1, 1, self.features))
-    token = jnp.broadcast_to(token.astype(x.dtype), (x.shape[0], 1, self.features))
-    shape = (1, x.shape[1] + self.embed_class, self.features)
+    names = ("cls_token", "dist_token") if self.distilled else ("cls_token",)
+    tokens = [self.param(name, nn.initializers.normal(1e-6), (1, 1, self.features)) for name in names]
+    token = jnp.concatenate(tokens, axis=1).astype(x.dtype) if self.distilled else tokens[0].astype(x.dtype)
+    token, count = jnp.broadcast_to(token, (x.shape[0], len(names), self.features)), len(names)
+    shape = (1, x.shape[1] + count * self.embed_class, self.features)
     position = self.param("pos_embed", nn.initializers.normal(0.02), shape).astype(x.dtype)
     if self.embed_class:
-      token, position = token + position[:, :1], position[:, 1:]
+      token, position = token + position[:, :count], position[:, count:]
     return jnp.concatenate([token, hide(x, position)], axis=1)
 
 
@@ -143,6 +150,21 @@ for _size in ("tiny", "small", "base"):
   MODELS.register(_name)(
     _imagenet(_build(_size, 16), f"DeiT-{_size}, no distillation token (Touvron et al. 2021)", f"timm:{_name}")
   )
+
+  _name = f"deit_{_size}_distilled_patch16_224"
+  MODELS.register(_name)(
+    _imagenet(_build(_size, 16, distilled=True), f"DeiT-{_size}, distilled (Touvron et al. 2021)", f"timm:{_name}")
+  )
+
+for _size in ("small", "medium", "base"):
+  _name = f"deit3_{_size}_patch16_224"
+  _three = _build(_size, 16, layer_scale=1e-6, embed_class=False)
+  MODELS.register(_name)(_imagenet(_three, f"DeiT III-{_size} (Touvron et al. 2022)", f"timm:{_name}"))
+
+# torchvision's own names: the same layers, ImageNet's normalization.
+for _short, _size, _patch in (("b_16", "base", 16), ("b_32", "base", 32), ("l_16", "large", 16)):
+  _text = f"ViT-{_size[0].upper()}/{_patch} of torchvision"
+  MODELS.register(f"vit_{_short}")(imagenet_spec(_build(_size, _patch), _text))
 
 # The medium size builds on DeiT III. Of the published weights only the small ones expect normalized images.
 _CVST: dict[str, dict[str, Any]] = {"small": {}, "medium": {"layer_scale": 1e-6, "embed_class": False}, "base": {}}

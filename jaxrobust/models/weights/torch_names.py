@@ -57,6 +57,15 @@ def unwrap(tree: Any, key: str = "") -> tuple[State, str]:
   raise InputError("the checkpoint holds no state dict (a dict of names and tensors)")
 
 
+def holders(tree: Any) -> list[str]:
+  """Returns the entries of a checkpoint that `unwrap` may take weights from, in its order.
+
+  >>> holders({"epoch": 3, "model": {"w": np.ones(2)}, "model_ema": {"w": np.ones(2)}})
+  ['model_ema', 'model']
+  """
+  return [name for name in _WRAPPERS if isinstance(tree, Mapping) and _holds_arrays(tree.get(name))]
+
+
 def _holds_arrays(value: Any) -> bool:
   if isinstance(value, list):
     return any(_holds_arrays(item) for item in value)

@@ -1,13 +1,19 @@
 """The names that different ports of one architecture give its layers: each spelling turns a port's name into ours.
 
-A spelling is a function (name in the checkpoint, all our names) -> our name. torchvision's MobileNetV3 is not among
-them: its batch norm has another epsilon (0.001), so that its weights make another function of our layers.
+A spelling is a function (name in the checkpoint, all our names) -> our name.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+
+from jaxrobust.models.weights.torchvision_spellings import (
+  torchvision_convnext,
+  torchvision_mobilenet_v3,
+  torchvision_swin,
+  torchvision_vit,
+)
 
 Spelling = Callable[[str, frozenset[str]], str]
 
@@ -66,11 +72,12 @@ def _efficientnet_pytorch(name: str, names: frozenset[str]) -> str:
 
 
 def _torchvision_inverted(name: str, names: frozenset[str]) -> str:
-  """torchvision's MobileNetV2 and EfficientNets: everything is a number in `features`."""
+  """torchvision's MobileNets and EfficientNets: everything is a number in `features`."""
   match = re.match(r"(.*?)\bfeatures\.(\d+)\.(?:(\d+)\.)?(?:conv|block)\.([\d.]+|\d+\.fc[12])\.(\w+)$", name)
   if match is None:
     name = re.sub(r"\bfeatures\.0\.0\.", "conv_stem.", name)
     name = re.sub(r"\bfeatures\.0\.1\.", "bn1.", name)
+    name = torchvision_mobilenet_v3(name, names)
     name = re.sub(r"\bfeatures\.\d+\.0\.", "conv_head.", name)
     return re.sub(r"\bfeatures\.\d+\.1\.", "bn2.", name).replace("classifier.1.", "classifier.")
   lead, stage, block, layer, leaf = match.groups()
@@ -165,6 +172,9 @@ SPELLINGS: tuple[Spelling, ...] = (
   _efficientnet_pytorch,
   _torchvision_inverted,
   _torchvision_regnet,
+  torchvision_vit,
+  torchvision_swin,
+  torchvision_convnext,
   _swin_by_its_authors,
   _convnext_by_its_authors,
   _sequential_convmixer,

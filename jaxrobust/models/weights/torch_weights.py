@@ -48,7 +48,8 @@ def torch_shape(path: tuple[str, ...], shape: tuple[int, ...]) -> tuple[int, ...
 
 def _to_flax(leaf: str, array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
   if leaf != "kernel":
-    return array
+    # Factors per channel are stored with the axes that they are broadcast along.
+    return array.reshape(shape) if array.ndim > len(shape) == 1 and array.size == shape[0] else array
   if array.ndim == 4 and len(shape) == 2 and array.shape[2:] == (1, 1):
     array = array[:, :, 0, 0]  # A 1×1 convolution is a matrix, and ports disagree on which to use.
   elif array.ndim == 2 and len(shape) == 4:
@@ -69,6 +70,7 @@ def read_state(
   state: Mapping[str, np.ndarray],
   input_shape: tuple[int, int, int],
   rename: Mapping[str, str] | None = None,
+  called: str = "",
 ) -> TorchWeights:
   """Returns flax variables for `module` from a flat PyTorch state dict, whatever prefix or spelling its names have.
 
@@ -77,6 +79,7 @@ def read_state(
     state: name to array, in PyTorch's layouts (OIHW kernels).
     input_shape: (H, W, C), to find out the module's shapes without computing anything.
     rename: PyTorch layer names to use instead of ours ("0" for our "conv1", …).
+    called: the name of the architecture, for messages.
   """
   wanted = flax.traverse_util.flatten_dict(abstract_variables(module, input_shape))
   names = {path: _renamed(torch_name(path), rename or {}) for path in wanted}
@@ -90,14 +93,29 @@ def read_state(
       continue
     array = _to_flax(path[-1], np.asarray(state[name], np.float32), leaf.shape)
     if array.shape != leaf.shape:
-      problems.append(f"{name} has shape {array.shape}, expected {leaf.shape}")
+      problems.append(f"{name} has shape {np.shape(state[name])}, expected {torch_shape(path, leaf.shape)}")
     variables[path] = array
   problems += [f"unused {name}" for name in match.unused]
   if problems:
     more = f" and {len(problems) - 6} more" if len(problems) > 6 else ""
-    raise InputError(f"these weights do not fit {type(module).__name__}: {'; '.join(problems[:6])}{more}")
+    name = called or type(module).__name__
+    raise InputError(f"these weights do not fit {name}: {'; '.join(problems[:6])}{more}{_remedy(problems, state)}")
   mean, std = (None if s is None else tuple(float(x) for x in s) for s in (match.mean, match.std))
   return TorchWeights(flax.traverse_util.unflatten_dict(variables), mean, std)
+
+
+def _remedy(problems: list[str], state: Mapping[str, np.ndarray]) -> str:
+  """Returns what to do about weights that do not fit, where their names tell."""
+  text = " ".join(problems)
+  if any(name.endswith("dist_token") for name in state) and "unused" in text and "dist" in text:
+    return ". This is a distilled DeiT: --arch=deit_…_distilled_patch16_224"
+  heads = ("head.", "fc.", "classifier.", "linear.", "output.")
+  missing = [problem.removeprefix("missing ") for problem in problems if problem.startswith("missing ")]
+  if missing and len(missing) == len(problems) and all(name.startswith(heads) for name in missing):
+    return ". The file has no head, so there is nothing to classify with: save the network with its last layer"
+  if any("trunk_output." in name for name in state):
+    return ". RegNets of torchvision are --arch=regnet_x_400mf, regnet_x_800mf, regnet_x_1_6gf and regnet_x_3_2gf"
+  return ""
 
 
 def from_torch(

@@ -413,8 +413,8 @@ const JR = (() => {
   function pictureSection(doc) {
     if (doc.pictures.length === 0) return null;
     const figures = doc.pictures.map((picture) => h("figure", {}, h("figcaption", {}, `${picture.data}, ${picture.attack}`),
-      h("div", { class: "triple" }, ["clean", "adversarial", "difference"].map((kind) => h("img", { src: picture[kind], alt: kind === "difference" ? `The perturbation, amplified ${picture.factor} times` : `${kind} image, classified as ${kind === "clean" ? picture.label : picture.prediction}` })),
-        h("span", {}, `class ${picture.label}`), h("span", {}, `taken for ${picture.prediction}`), h("span", {}, `change × ${picture.factor}`))));
+      h("div", { class: "triple" }, ["clean", "adversarial", "difference"].map((kind) => h("img", { src: picture[kind], alt: kind === "difference" ? `The perturbation, amplified ${picture.factor} times` : `${kind} image, classified as ${kind === "clean" ? picture.label_name ?? picture.label : picture.prediction_name ?? picture.prediction}` })),
+        h("span", {}, picture.label_name ?? `class ${picture.label}`), h("span", {}, `taken for ${picture.prediction_name ?? picture.prediction}`), h("span", {}, `change × ${picture.factor}`))));
     const body = h("div", { class: "pictures" }, figures.slice(0, PICTURES));
     const more = h("button", { type: "button", onclick: () => { body.append(...figures.slice(PICTURES)); more.remove(); } }, `Show all ${figures.length}`);
     return h("section", {}, h("h2", {}, "Adversarial images"), body, figures.length > PICTURES ? h("p", {}, more) : null);

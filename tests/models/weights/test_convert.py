@@ -2,16 +2,17 @@
 
 import json
 
+import flax
 import numpy as np
 import pytest
 
 from jaxrobust.cli.main import main
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.errors import InputError
-from jaxrobust.models.registry import MODELS, make_model
+from jaxrobust.models.registry import MODELS, abstract_variables, make_model
 from jaxrobust.models.weights.convert import convert_checkpoint
 from jaxrobust.models.weights.torch_names import match_names, unwrap
-from jaxrobust.models.weights.torch_weights import from_torch, read_state
+from jaxrobust.models.weights.torch_weights import from_torch, read_state, torch_name, torch_shape
 from jaxrobust.models.zoo import load_classifier
 from tests import realdata
 from tests.golden import deterministic
@@ -72,7 +73,7 @@ def prefixed(prefix):
 def test_wrappers_and_prefixes_are_seen_through(checkpoint, tmp_path, tree):
   done = convert_checkpoint(checkpoint(tree), "resnet2b", tmp_path / "out")
   spec = MODELS["resnet2b"]
-  assert (done.mean, done.std, done.normalization) == (spec.mean, spec.std, "the architecture's")
+  assert (done.mean, done.std, done.normalization) == (spec.mean, spec.std, "assumed")
   np.testing.assert_array_equal(load_classifier(tmp_path / "out")(IMAGES), logits(spec.mean, spec.std))
 
 
@@ -96,7 +97,7 @@ def test_the_command_converts_and_says_what_it_did(checkpoint, tmp_path, capsys)
   assert (
     main(["convert", str(path), "--arch", "resnet2b", "--out", str(tmp_path / "out"), "--mean=0.5", "--std=0.25"]) == 0
   )
-  assert "resnet2b: 112,006 parameters; mean and std (0.5, 0.25) given" in capsys.readouterr().out
+  assert "resnet2b: 112,006 parameters; mean (0.5) and std (0.25), given" in capsys.readouterr().out
   notes = json.loads((tmp_path / "out" / "classifier.json").read_text())["notes"]
   assert notes["converted_from"] == "net.pth" and notes["entry"] == "state_dict" and len(notes["sha256"]) == 64
 
@@ -112,10 +113,10 @@ def test_the_command_converts_and_says_what_it_did(checkpoint, tmp_path, capsys)
     (["{}", "--arch=resnet2b", "--out=x", "--key=ema"], "no weights under 'ema'; its entries are state_dict", 2),
     (
       ["{}", "--arch=resnet2b", "--out=x", "--num_classes=3"],
-      "linear2.weight has shape (100, 10), expected (100, 3)",
+      "linear2.weight has shape (10, 100), expected (3, 100)",
       2,
     ),
-    (["{}", "--arch=resnet4b", "--out=x"], "these weights do not fit ResNetB: ", 2),
+    (["{}", "--arch=resnet4b", "--out=x"], "these weights do not fit resnet4b: ", 2),
     (["{}", "--arch=resnet2b", "--out=x", "--mean=red", "--std=1"], "--mean takes numbers", 2),
     (["{}", "--arch=resnet2b", "--out=x", "--mean=1"], "mean and std belong together", 2),
     (["nowhere.pth", "--arch=resnet2b", "--out=x"], "no weights at nowhere.pth", 2),
@@ -138,7 +139,7 @@ def test_missing_unused_and_misshapen_tensors_are_listed():
   for reason in (
     "missing conv1.bias",
     "unused extra.weight",
-    "linear1.weight has shape (10, 100), expected (1024, 100)",
+    "linear1.weight has shape (100, 10), expected (100, 1024)",
   ):
     assert reason in str(error.value)
 
@@ -221,3 +222,70 @@ def test_efficientnet_lite_recognizes_the_sample_images(tmp_path):
     pixels = np.asarray(image.crop((left, top, left + 224, top + 224)), np.float32)[None] / 255
     hits += int(run(classifier, pixels)[0]) == int(file.name.split("_")[0])
   assert hits / len(files) >= 0.88
+
+
+def other(name, shape):
+  """The state dict with one tensor, and its bias where it has one, of another shape."""
+  bias = name.replace("weight", "bias")
+  drawn = {name: deterministic.draw(name, shape), bias: deterministic.draw(bias, shape[:1])}
+  return {**STATE, **drawn}
+
+
+def test_classes_and_channels_are_those_of_the_tensors(checkpoint, tmp_path):
+  done = convert_checkpoint(checkpoint(other("linear2.weight", (7, 100))), "resnet2b", tmp_path / "seven")
+  assert load_classifier(tmp_path / "seven").num_classes == 7 and "7 classes, as its head has" in done.notes
+  with pytest.raises(InputError, match="the head has 1 output; a classifier chooses among at least 2 classes"):
+    convert_checkpoint(checkpoint(other("linear2.weight", (1, 100))), "resnet2b", tmp_path / "one")
+  gray = convert_checkpoint(checkpoint(other("conv1.weight", (8, 1, 3, 3))), "resnet2b", tmp_path / "gray")
+  classifier = load_classifier(tmp_path / "gray")
+  assert classifier.input_shape == (32, 32, 1) and classifier(IMAGES[..., :1]).shape == (2, 10)
+  assert "images of 1 channel, as its stem has" in gray.notes
+  headless = {name: array for name, array in STATE.items() if "linear2" not in name}
+  with pytest.raises(InputError, match="missing linear2"):
+    convert_checkpoint(checkpoint(headless), "resnet2b", tmp_path / "none")
+
+
+def test_what_was_assumed_and_which_weights_were_taken_is_said_aloud(checkpoint, tmp_path, capsys):
+  path = checkpoint({"state_dict": {name: 0 * array for name, array in STATE.items()}, "state_dict_ema": STATE})
+  assert main(["convert", str(path), "--arch=resnet2b", f"--out={tmp_path / 'out'}"]) == 0
+  shown = capsys.readouterr()
+  assert "weights of entry 'state_dict_ema'; --key=state_dict takes those of state_dict" in shown.out
+  assert shown.err.startswith("WARNING: the file holds no normalization; ASSUMED that of resnet2b: --mean=0.4914,")
+
+
+def test_stored_logits_are_compared_before_anything_is_written(checkpoint, tmp_path):
+  path, file, out = checkpoint(STATE), tmp_path / "logits.npz", tmp_path / "out"
+  np.savez(file, images=IMAGES.transpose(0, 3, 1, 2), logits=logits(0.0, 1.0))
+  with pytest.raises(InputError, match=r"off by .* of their spread; they fit with --mean=0,0,0 --std=1,1,1"):
+    convert_checkpoint(path, "resnet2b", out, check=file)
+  assert not out.exists()
+  done = convert_checkpoint(path, "resnet2b", out, mean=(0.0,), std=(1.0,), check=file)
+  assert done.notes[-1].startswith("logits equal those of") and out.exists()
+  np.savez(file, images=IMAGES, logits=1 + logits(0.0, 1.0) ** 2)
+  with pytest.raises(InputError, match="with every usual normalization"):
+    convert_checkpoint(path, "resnet2b", out, check=file)
+  np.savez(file, images=IMAGES)
+  with pytest.raises(InputError, match="must hold `images` and `logits`, found images"):
+    convert_checkpoint(path, "resnet2b", out, check=file)
+
+
+def test_positions_of_another_grid_are_interpolated_or_kept_at_their_size(checkpoint, tmp_path):
+  spec = MODELS["vit-micro"]
+  flat = flax.traverse_util.flatten_dict(abstract_variables(make_model("vit-micro"), (48, 48, 3)))
+  shapes = {torch_name(path): torch_shape(path, leaf.shape) for path, leaf in flat.items()}
+  state = {name: deterministic.draw(name, shape) for name, shape in shapes.items()}
+  rows = np.linspace(0, 1, 12, dtype=np.float32)
+  state["pos_embed"][:, 1:] = np.repeat(rows, 12)[None, :, None]
+  large = convert_checkpoint(checkpoint(state), "vit-micro", tmp_path / "large", size=48)
+  assert load_classifier(tmp_path / "large").input_shape == (48, 48, 3) and not any(
+    "positions" in n for n in large.notes
+  )
+  small = convert_checkpoint(checkpoint(state), "vit-micro", tmp_path / "small")
+  classifier = load_classifier(tmp_path / "small")
+  position = classifier.variables["module"]["params"]["pos_embed"]
+  np.testing.assert_array_equal(position[:, 0], state["pos_embed"][:, 0])
+  grid = np.asarray(position[0, 1:, 0]).reshape(8, 8)
+  np.testing.assert_allclose(grid, grid[:, :1].repeat(8, 1), atol=1e-6)
+  # A ramp stays one, away from its ends.
+  np.testing.assert_allclose(np.diff(grid[2:6, 0]), 12 / 8 / 11, atol=5e-3)
+  assert classifier.input_shape == spec.input_size and "from a grid of 12×12 to images of 32 pixels" in small.notes[0]

@@ -65,7 +65,7 @@ def test_torch_names(path, name):
   [
     ({"conv1.bias": None}, ["missing conv1.bias"]),
     ({"fc.weight": np.zeros(2)}, ["unused fc.weight"]),
-    ({"linear.weight": np.zeros((10, 2))}, ["linear.weight has shape (2, 10), expected (2, 3)"]),
+    ({"linear.weight": np.zeros((10, 2))}, ["linear.weight has shape (10, 2), expected (3, 2)"]),
     ({"linear.bias": None, "head.bias": np.zeros(3)}, ["missing linear.bias", "unused head.bias"]),
     (dict.fromkeys(state()), ["missing", "and 8 more"]),
   ],

@@ -1,0 +1,570 @@
+"""Written by `python -m jaxrobust.attacks.overloads`; not to be edited."""
+
+from typing import Any, Literal, overload
+
+from jaxrobust.attacks.apgd import APGD
+from jaxrobust.attacks.apgd_l1 import APGDL1
+from jaxrobust.attacks.bandits import Bandits
+from jaxrobust.attacks.boundary import Boundary
+from jaxrobust.attacks.cw import CWL2, CWLinf
+from jaxrobust.attacks.ddn import DDN
+from jaxrobust.attacks.deepfool import DeepFool
+from jaxrobust.attacks.ead import EAD
+from jaxrobust.attacks.evolutionary import Evolutionary
+from jaxrobust.attacks.fab import FAB
+from jaxrobust.attacks.fmn import FMN
+from jaxrobust.attacks.geoda import GeoDA
+from jaxrobust.attacks.hopskipjump import HopSkipJump
+from jaxrobust.attacks.mim import MIM
+from jaxrobust.attacks.nattack import NAttack
+from jaxrobust.attacks.nes import NES
+from jaxrobust.attacks.opt import OPT
+from jaxrobust.attacks.pgd import PGD
+from jaxrobust.attacks.rays import RayS
+from jaxrobust.attacks.schedule import Cascade
+from jaxrobust.attacks.sign_opt import SignOPT
+from jaxrobust.attacks.signhunter import SignHunter
+from jaxrobust.attacks.simba import SimBA
+from jaxrobust.attacks.spsa import SPSA
+from jaxrobust.attacks.square import Square
+from jaxrobust.attacks.surfree import SurFree
+from jaxrobust.attacks.uap import UAP
+from jaxrobust.attacks.zoo import ZOO
+
+@overload
+def make_attack(
+  name: Literal["admix"],
+  *,
+  norm: str = ...,
+  num_steps: int = ...,
+  step_size: float | None = ...,
+  decay: float = ...,
+  loss: str = ...,
+  mixed: int = ...,
+  scales: int = ...,
+  portion: float = ...,
+) -> MIM: ...
+@overload
+def make_attack(
+  name: Literal["apgd-ce"],
+  *,
+  norm: str = ...,
+  num_steps: int = ...,
+  rho: float = ...,
+) -> APGD | APGDL1: ...
+@overload
+def make_attack(
+  name: Literal["apgd-dlr"],
+  *,
+  norm: str = ...,
+  num_steps: int = ...,
+  rho: float = ...,
+) -> APGD | APGDL1: ...
+@overload
+def make_attack(
+  name: Literal["apgd-t"],
+  *,
+  norm: str = ...,
+  num_steps: int = ...,
+  rho: float = ...,
+) -> APGD | APGDL1: ...
+@overload
+def make_attack(
+  name: Literal["autoattack"],
+  *,
+  norm: str = ...,
+  num_steps: int = ...,
+  queries: int = ...,
+) -> Cascade: ...
+@overload
+def make_attack(
+  name: Literal["autoattack-plus"],
+  *,
+  norm: str = ...,
+  num_steps: int = ...,
+  queries: int = ...,
+) -> Cascade: ...
+@overload
+def make_attack(
+  name: Literal["autoattack-rand"],
+  *,
+  norm: str = ...,
+  num_steps: int = ...,
+) -> Cascade: ...
+@overload
+def make_attack(
+  name: Literal["bandits"],
+  *,
+  norm: str = ...,
+  queries: int = ...,
+  tiles: int | None = ...,
+  eta: float | None = ...,
+  delta: float | None = ...,
+  prior_rate: float | None = ...,
+  step_size: float | None = ...,
+  loss: str = ...,
+) -> Bandits: ...
+@overload
+def make_attack(
+  name: Literal["bim"],
+  *,
+  norm: str = ...,
+  num_steps: int = ...,
+  step_size: float | None = ...,
+  loss: str = ...,
+) -> PGD: ...
+@overload
+def make_attack(
+  name: Literal["boundary"],
+  *,
+  norm: str = ...,
+  queries: int = ...,
+  spherical_step: float = ...,
+  source_step: float = ...,
+  adaptation: float = ...,
+  every: int = ...,
+  convergence: float = ...,
+) -> Boundary: ...
+@overload
+def make_attack(
+  name: Literal["cw"],
+  *,
+  norm: str = ...,
+  binary_search_steps: int | None = ...,
+  num_steps: int | None = ...,
+  step_size: float | None = ...,
+  confidence: float = ...,
+  initial_const: float | None = ...,
+  abort_early: bool | None = ...,
+  warm_start: bool | None = ...,
+) -> CWL2 | CWLinf: ...
+@overload
+def make_attack(
+  name: Literal["ddn"],
+  *,
+  norm: str = ...,
+  num_steps: int = ...,
+  init_eps: float = ...,
+  gamma: float = ...,
+  step_size: float = ...,
+  final_step_size: float = ...,
+  loss: str = ...,
+) -> DDN: ...
+@overload
+def make_attack(
+  name: Literal["deepfool"],
+  *,
+  norm: str = ...,
+  num_steps: int = ...,
+  overshoot: float = ...,
+  candidates: int = ...,
+  refine: bool = ...,
+) -> DeepFool: ...
+@overload
+def make_attack(
+  name: Literal["dim"],
+  *,
+  norm: str = ...,
+  num_steps: int = ...,
+  step_size: float | None = ...,
+  decay: float = ...,
+  loss: str = ...,
+  probability: float = ...,
+  smallest: float = ...,
+) -> MIM: ...
+@overload
+def make_attack(
+  name: Literal["ead"],
+  *,
+  norm: str = ...,
+  binary_search_steps: int = ...,
+  num_steps: int = ...,
+  step_size: float = ...,
+  beta: float = ...,
+  confidence: float = ...,
+  initial_const: float = ...,
+  abort_early: bool = ...,
+) -> EAD: ...
+@overload
+def make_attack(
+  name: Literal["evolutionary"],
+  *,
+  norm: str = ...,
+  queries: int = ...,
+  mu: float = ...,
+  sigma: float = ...,
+  decay: float = ...,
+  covariance_rate: float = ...,
+  side: int | None = ...,
+) -> Evolutionary: ...
+@overload
+def make_attack(
+  name: Literal["fab"],
+  *,
+  norm: str = ...,
+  num_steps: int = ...,
+  alpha_max: float = ...,
+  eta: float = ...,
+  beta: float = ...,
+  target_classes: int = ...,
+  random_start: bool = ...,
+  revisit: bool = ...,
+  steer: bool = ...,
+) -> FAB: ...
+@overload
+def make_attack(
+  name: Literal["fab-t"],
+  *,
+  norm: str = ...,
+  num_steps: int = ...,
+  alpha_max: float = ...,
+  eta: float = ...,
+  beta: float = ...,
+  random_start: bool = ...,
+  revisit: bool = ...,
+  steer: bool = ...,
+) -> FAB: ...
+@overload
+def make_attack(
+  name: Literal["fgsm"],
+  *,
+  norm: str = ...,
+  loss: str = ...,
+) -> PGD: ...
+@overload
+def make_attack(
+  name: Literal["fmn"],
+  *,
+  norm: str = ...,
+  num_steps: int = ...,
+  step_size: float = ...,
+  final_step_size: float | None = ...,
+  gamma: float = ...,
+  final_gamma: float = ...,
+  loss: str = ...,
+) -> FMN: ...
+@overload
+def make_attack(
+  name: Literal["geoda"],
+  *,
+  norm: str = ...,
+  queries: int = ...,
+  frequencies: int = ...,
+  sigma: float = ...,
+  growth: float = ...,
+) -> GeoDA: ...
+@overload
+def make_attack(
+  name: Literal["hopskipjump"],
+  *,
+  norm: str = ...,
+  queries: int = ...,
+  probes: int = ...,
+  most_probes: int = ...,
+  gamma: float = ...,
+) -> HopSkipJump: ...
+@overload
+def make_attack(
+  name: Literal["mim"],
+  *,
+  norm: str = ...,
+  num_steps: int = ...,
+  step_size: float | None = ...,
+  decay: float = ...,
+  random_start: bool = ...,
+  loss: str = ...,
+) -> MIM: ...
+@overload
+def make_attack(
+  name: Literal["mm"],
+  *,
+  norm: str = ...,
+  num_steps: int = ...,
+  rho: float = ...,
+) -> APGD | APGDL1: ...
+@overload
+def make_attack(
+  name: Literal["mm+"],
+  *,
+  norm: str = ...,
+  num_steps: int = ...,
+) -> Cascade: ...
+@overload
+def make_attack(
+  name: Literal["mm3"],
+  *,
+  norm: str = ...,
+  num_steps: int = ...,
+) -> Cascade: ...
+@overload
+def make_attack(
+  name: Literal["mm5"],
+  *,
+  norm: str = ...,
+  num_steps: int = ...,
+) -> Cascade: ...
+@overload
+def make_attack(
+  name: Literal["mm9"],
+  *,
+  norm: str = ...,
+  num_steps: int = ...,
+) -> Cascade: ...
+@overload
+def make_attack(
+  name: Literal["nattack"],
+  *,
+  norm: str = ...,
+  queries: int = ...,
+  samples: int = ...,
+  sigma: float = ...,
+  learning_rate: float = ...,
+  loss: str = ...,
+) -> NAttack: ...
+@overload
+def make_attack(
+  name: Literal["nattack-authors"],
+  *,
+  norm: str = ...,
+  queries: int = ...,
+  samples: int = ...,
+) -> NAttack: ...
+@overload
+def make_attack(
+  name: Literal["nes"],
+  *,
+  norm: str = ...,
+  queries: int = ...,
+  pairs: int = ...,
+  sigma: float = ...,
+  step_size: float = ...,
+  final_step_size: float = ...,
+  window: int = ...,
+  momentum: float = ...,
+  loss: str = ...,
+) -> NES: ...
+@overload
+def make_attack(
+  name: Literal["nes-authors"],
+  *,
+  norm: str = ...,
+  queries: int = ...,
+  pairs: int = ...,
+) -> NES: ...
+@overload
+def make_attack(
+  name: Literal["ni-fgsm"],
+  *,
+  norm: str = ...,
+  num_steps: int = ...,
+  step_size: float | None = ...,
+  decay: float = ...,
+  loss: str = ...,
+) -> MIM: ...
+@overload
+def make_attack(
+  name: Literal["opt"],
+  *,
+  norm: str = ...,
+  queries: int = ...,
+  directions: int = ...,
+  probes: int = ...,
+  alpha: float = ...,
+  beta: float = ...,
+  tolerance: float = ...,
+) -> OPT: ...
+@overload
+def make_attack(
+  name: Literal["pgd"],
+  *,
+  norm: str = ...,
+  num_steps: int = ...,
+  step_size: float | None = ...,
+  random_start: bool = ...,
+  loss: str = ...,
+) -> PGD: ...
+@overload
+def make_attack(
+  name: Literal["rays"],
+  *,
+  norm: str = ...,
+  queries: int = ...,
+  tolerance: float = ...,
+) -> RayS: ...
+@overload
+def make_attack(
+  name: Literal["si-ni-fgsm"],
+  *,
+  norm: str = ...,
+  num_steps: int = ...,
+  step_size: float | None = ...,
+  decay: float = ...,
+  loss: str = ...,
+  scales: int = ...,
+) -> MIM: ...
+@overload
+def make_attack(
+  name: Literal["sign-opt"],
+  *,
+  norm: str = ...,
+  queries: int = ...,
+  directions: int = ...,
+  probes: int = ...,
+  alpha: float = ...,
+  beta: float = ...,
+  tolerance: float = ...,
+) -> SignOPT: ...
+@overload
+def make_attack(
+  name: Literal["signhunter"],
+  *,
+  norm: str = ...,
+  queries: int = ...,
+  loss: str = ...,
+) -> SignHunter: ...
+@overload
+def make_attack(
+  name: Literal["simba"],
+  *,
+  norm: str = ...,
+  queries: int = ...,
+  length: float = ...,
+  basis: str = ...,
+  frequencies: int | None = ...,
+  loss: str = ...,
+) -> SimBA: ...
+@overload
+def make_attack(
+  name: Literal["simba-dct"],
+  *,
+  norm: str = ...,
+  queries: int = ...,
+  length: float = ...,
+  frequencies: int | None = ...,
+) -> SimBA: ...
+@overload
+def make_attack(
+  name: Literal["spsa"],
+  *,
+  norm: str = ...,
+  queries: int = ...,
+  pairs: int = ...,
+  sigma: float = ...,
+  step_size: float | None = ...,
+  loss: str = ...,
+) -> SPSA: ...
+@overload
+def make_attack(
+  name: Literal["spsa-authors"],
+  *,
+  queries: int = ...,
+  pairs: int = ...,
+) -> SPSA: ...
+@overload
+def make_attack(
+  name: Literal["square"],
+  *,
+  norm: str = ...,
+  num_steps: int = ...,
+  p_init: float = ...,
+  rescale: bool = ...,
+  edges: bool = ...,
+  loss: str = ...,
+) -> Square: ...
+@overload
+def make_attack(
+  name: Literal["ssa"],
+  *,
+  norm: str = ...,
+  num_steps: int = ...,
+  step_size: float | None = ...,
+  decay: float = ...,
+  loss: str = ...,
+  spectra: int = ...,
+  rho: float = ...,
+  noise: float = ...,
+) -> MIM: ...
+@overload
+def make_attack(
+  name: Literal["surfree"],
+  *,
+  norm: str = ...,
+  queries: int = ...,
+  theta_max: float = ...,
+  rho: float = ...,
+  bisections: int = ...,
+  precision: float = ...,
+  basis: str = ...,
+) -> SurFree: ...
+@overload
+def make_attack(
+  name: Literal["tim"],
+  *,
+  norm: str = ...,
+  num_steps: int = ...,
+  step_size: float | None = ...,
+  decay: float = ...,
+  loss: str = ...,
+  kernel: int = ...,
+  sigma: float = ...,
+  probability: float = ...,
+  smallest: float = ...,
+) -> MIM: ...
+@overload
+def make_attack(
+  name: Literal["uap"],
+  *,
+  norm: str = ...,
+  images: int = ...,
+  epochs: int = ...,
+  batch: int = ...,
+  step_size: float = ...,
+  loss: str = ...,
+) -> UAP: ...
+@overload
+def make_attack(
+  name: Literal["vmi-fgsm"],
+  *,
+  norm: str = ...,
+  num_steps: int = ...,
+  step_size: float | None = ...,
+  decay: float = ...,
+  loss: str = ...,
+  neighbors: int = ...,
+  beta: float = ...,
+) -> MIM: ...
+@overload
+def make_attack(
+  name: Literal["vni-fgsm"],
+  *,
+  norm: str = ...,
+  num_steps: int = ...,
+  step_size: float | None = ...,
+  decay: float = ...,
+  loss: str = ...,
+  neighbors: int = ...,
+  beta: float = ...,
+) -> MIM: ...
+@overload
+def make_attack(
+  name: Literal["zoo"],
+  *,
+  norm: str = ...,
+  queries: int = ...,
+  coordinates: int = ...,
+  sigma: float = ...,
+  step_size: float = ...,
+  binary_search_steps: int = ...,
+  initial_const: float = ...,
+  confidence: float = ...,
+  abort_early: bool = ...,
+) -> ZOO: ...
+@overload
+def make_attack(
+  name: Literal["zoo-authors"],
+  *,
+  queries: int = ...,
+  coordinates: int = ...,
+) -> ZOO: ...
+@overload
+def make_attack(name: str, **parameters: Any) -> Any: ...

@@ -1,0 +1,54 @@
+"""`make_attack` as editors and type checkers see it: one overload for each attack, with its parameters.
+
+`making.pyi` is written from the registry by
+
+  python -m jaxrobust.attacks.overloads
+
+and a test holds that it is up to date.
+"""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+from jaxrobust.attacks.registry import ATTACKS
+
+STUB = Path(__file__).with_name("making.pyi")
+_HEAD = '''"""Written by `python -m jaxrobust.attacks.overloads`; not to be edited."""
+
+from typing import Any, Literal, overload
+
+{imports}
+'''
+
+
+def stub_text() -> str:
+  """Returns the text of the stub."""
+  imports, overloads = set(), []
+  for name in ATTACKS:
+    build = ATTACKS[name]
+    if not build.__module__.startswith("jaxrobust."):
+      continue  # Another package's, which is not always there.
+    returned = build.__name__ if isinstance(build, type) else str(inspect.signature(build).return_annotation)
+    module = inspect.getmodule(build)
+    for part in returned.split(" | "):
+      imports.add(f"from {vars(module)[part].__module__} import {part}")
+    overloads.append(_overload(name, build, returned))
+  last = "@overload\ndef make_attack(name: str, **parameters: Any) -> Any: ...\n"
+  return _HEAD.format(imports="\n".join(sorted(imports))) + "\n" + "\n".join(overloads) + "\n" + last
+
+
+def _overload(name: str, build: Any, returned: str) -> str:
+  given = [
+    f"  {key}: {parameter.annotation} = ...,"
+    for key, parameter in inspect.signature(build).parameters.items()
+    if key != "name"
+  ]
+  lines = ["@overload", "def make_attack(", f'  name: Literal["{name}"],', "  *,", *given, f") -> {returned}: ..."]
+  return "\n".join(lines)
+
+
+if __name__ == "__main__":
+  STUB.write_text(stub_text())
