@@ -16,6 +16,8 @@ from jaxrobust.data.source import ArraySource
 from jaxrobust.evaluation import certify_data as certifying
 from jaxrobust.evaluation.context import ModelContext
 from jaxrobust.evaluation.job import RunOptions
+from jaxrobust.report.cell_rows import make_cell_row
+from jaxrobust.report.documents import budget_curves
 from jaxrobust.results.store import load_result
 
 # Its smoothed form is certain of class 0 up to the true distance (x1 - x2) / sqrt(2), whatever sigma.
@@ -92,6 +94,11 @@ def test_cells_of_certificates(tmp_path, monkeypatch) -> None:  # type: ignore[n
   assert (
     whole.cell.model == "m+smoothed-0.25" and whole.examples["robust"].tolist() == exact.examples["robust"].tolist()
   )
+
+  # A page draws what is proved as a curve of its own, and ranks nobody by it.
+  row = make_cell_row("a.json", exact)
+  (curve,) = budget_curves([row])
+  assert not row.adaptive and curve["attack"] == "l2-certified-crown" and curve["points"][0] == [0.0, 80.0]
 
   class KilledError(Exception):
     """Stands for a process that ends."""
