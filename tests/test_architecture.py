@@ -33,7 +33,8 @@ ALLOWED = {
   "analysis": BASE | LEAVES | MIDDLE | {"evaluation"},
   "report": BASE | LEAVES | MIDDLE | {"evaluation", "analysis"},
   "bench": BASE | LEAVES | MIDDLE | {"evaluation", "analysis", "report"},
-  "cli": BASE | LEAVES | MIDDLE | {"evaluation", "analysis", "report", "bench"},
+  "pods": BASE | LEAVES | MIDDLE | {"evaluation", "bench"},
+  "cli": BASE | LEAVES | MIDDLE | {"evaluation", "analysis", "report", "bench", "pods"},
   "testing": BASE | LEAVES | MIDDLE,
 }
 # Inside a room, what one sees first is its main path: these hold its many small parts.
@@ -113,7 +114,9 @@ def test_the_map_names_files_that_are_there() -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=str)
 def test_no_private_or_experimental_jax(path: Path) -> None:
-  assert not any(name.startswith(("jax._src", "jax.experimental")) for name in imports(path))
+  # Slices of chips that are not there can be described in no other way; that is one file.
+  known = {"jax.experimental"} if path.relative_to(PACKAGE) == Path("pods/topology.py") else set()
+  assert not any(name.startswith(("jax._src", "jax.experimental")) for name in imports(path) - known)
 
 
 @pytest.mark.parametrize("path", FILES, ids=str)

@@ -39,12 +39,15 @@ def between(before: BareCost, after: BareCost) -> BareCost:
 
 
 @jax.jit
-def _forward(classifier: Classifier, images: Array) -> Array:
+def bare_logits(classifier: Classifier, images: Array) -> Array:
+  """A forward pass and nothing else."""
   return classifier(images)
 
 
 @jax.jit
-def _gradient(classifier: Classifier, images: Array, labels: Array) -> Array:
+def bare_gradient(classifier: Classifier, images: Array, labels: Array) -> Array:
+  """A forward pass and the input gradient of its cross-entropy, and nothing else."""
+
   def loss(x: Array) -> Array:
     chosen = jnp.take_along_axis(jax.nn.log_softmax(classifier(x)), labels[:, None], axis=1)
     return -jnp.sum(chosen)
@@ -58,7 +61,7 @@ def bare_forward(work: Workload, batches: tuple[int, ...] = BATCHES) -> dict[int
   for batch in batches:
     if len(work.images) >= batch:
       classifier, images = spread(work.classifier, work.images[:batch])
-      run = functools.partial(_forward, classifier, images)
+      run = functools.partial(bare_logits, classifier, images)
       seconds(run, 1)
       times[batch] = typical(run) / batch
   return times
@@ -71,8 +74,8 @@ def bare_cost(work: Workload) -> BareCost:
     if len(work.images) < batch:
       break
     classifier, (images, labels) = spread(work.classifier, (work.images[:batch], work.labels[:batch]))
-    run_forward = functools.partial(_forward, classifier, images)
-    run_gradient = functools.partial(_gradient, classifier, images, labels)
+    run_forward = functools.partial(bare_logits, classifier, images)
+    run_gradient = functools.partial(bare_gradient, classifier, images, labels)
     seconds(run_forward, 1), seconds(run_gradient, 1)
     forward.append(typical(run_forward) / batch)
     gradient.append(typical(run_gradient) / batch)

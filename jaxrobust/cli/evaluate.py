@@ -46,6 +46,7 @@ DEFAULTS = {
   # Empty where a suite has numbers of its own.
   "norm": "",
   "eps": "",
+  "dtype": "float32",
   "samples": 0,
   "save_images": 0,
   "certify": "",
@@ -104,6 +105,7 @@ def evaluate_config(config: ConfigDict) -> Report:
     quiet=config.quiet,
     save_images=config.save_images,
     certify=config.certify,
+    dtype=config.dtype,
   )
   return evaluate(
     config.model,

@@ -2,7 +2,8 @@
 
 Exit codes: 0 done; 1 an unexpected error; 2 bad input or an unknown name; 3 files that are unwritable, damaged
 or hold another configuration; 4 an attack left its threat model; 5 training broke
-down; 75 asked to stop (SIGTERM), saved and to be continued; 76 another process of the run is gone; 130 interrupted.
+down; 6 a program does not fit a slice, or communicates where it should not; 75 asked to stop (SIGTERM), saved and to
+be continued; 76 another process of the run is gone; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ COMMANDS = {
   "results": "SQL over a results folder, local or in object storage; import and export",
   "list": "attacks, corruptions, models, data sets, suites, or the trained networks that ship with the package",
   "data": "what a data set is, whether it is complete, and how to get it",
+  "compile": "programs for slices of accelerators, by their own compilers: fit, cost, traffic, predicted speed",
   "bench": "speed and efficiency, beside other implementations where installed",
 }
 

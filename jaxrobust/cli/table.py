@@ -43,6 +43,16 @@ def print_reports(title: str, reports: Sequence[Report]) -> None:
     print_findings(report)
 
 
+def print_texts(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+  """Prints a table of texts, as wide as it takes where there is no terminal."""
+  table = Table(title=plain_cell(title))
+  for column in header:
+    table.add_column(plain_cell(column), overflow="fold")
+  for row in rows:
+    table.add_row(*map(plain_cell, row))
+  Console(width=None if Console().is_terminal else 40 + 24 * len(header)).print(table)
+
+
 def print_findings(report: Report) -> None:
   """Says what a reader of the numbers must know, once for each kind and attack."""
   seen: dict[tuple[str, str, str], list[int]] = {}

@@ -30,7 +30,7 @@ def run(argv: list[str]) -> int:
   from jaxrobust.training.config import TrainConfig, make_train_config
 
   defaults: dict[str, Any] = {name: _open(value) for name, value in asdict(TrainConfig()).items()}
-  extra = {"out": "", "index": -1, "distributed": False, "processes": 0, "quiet": False}
+  extra = {"out": "", "index": -1, "distributed": False, "processes": 0, "profile": False, "quiet": False}
   study = _Study()
   config = parse("train", argv, {**defaults, **extra}, "train one classifier, from a config", study)
   if not config.out:
@@ -52,7 +52,7 @@ def run(argv: list[str]) -> int:
     print(f"training {settings.arch} on {settings.data}: {devices}, {layout}", file=sys.stderr)
   try:
     check_train_config(settings)
-    folder = train(settings, out, title=f"train {settings.arch}", quiet=config.quiet, mesh=mesh)
+    folder = train(settings, out, title=f"train {settings.arch}", quiet=config.quiet, mesh=mesh, profile=config.profile)
   except StoppedError:
     raise  # All processes leave together.
   except Exception as error:

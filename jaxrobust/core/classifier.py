@@ -239,6 +239,28 @@ def choosing(classifier: Classifier, choices: tuple[tuple[int, ...], ...]) -> Cl
   return dataclasses.replace(classifier, apply=apply, adaptive=adaptive, num_classes=len(choices))
 
 
+def in_dtype(classifier: Classifier, dtype: Any) -> Classifier:
+  """Returns a module's classifier whose network computes in `dtype`; weights are rounded once, images each time.
+
+  Statistics of batch norm stay as they are, and so do sums of normalization layers; logits come back as float32, so
+  that losses, norms and verification are those of float32. Raises InputError where the classifier is no plain module.
+
+  >>> from flax import linen as nn
+  >>> dense = Classifier.from_module(nn.Dense(2), nn.Dense(2).init(jax.random.key(0), jnp.ones((1, 3))), num_classes=2)
+  >>> half = in_dtype(dense, "bfloat16")
+  >>> half.variables["module"]["params"]["kernel"].dtype.name, half(jnp.ones((1, 3))).dtype.name
+  ('bfloat16', 'float32')
+  """
+  dtype = jnp.dtype(dtype)
+  if not isinstance(classifier.apply, LinenApply):
+    raise InputError(f"only a network of flax computes in {dtype.name} by itself; cast inside your own function")
+  weights = dict(classifier.variables["module"])
+  narrow = lambda leaf: leaf.astype(dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
+  weights["params"] = jax.tree.map(narrow, weights["params"])
+  apply = dataclasses.replace(classifier.apply, dtype=dtype)
+  return dataclasses.replace(classifier, variables={**classifier.variables, "module": weights}, apply=apply)
+
+
 def _called(name: str, version: str) -> str:
   if not isinstance(name, str) or not isinstance(version, str):
     raise InputError(f"name and version are texts, got {name!r} and {version!r}")

@@ -1,8 +1,8 @@
 """Every way a call can fail, as one readable line.
 
 Each error carries the exit code the command line ends with, so that scripts can
-tell bad input (2) from results that disagree (3), failed verification (4), training that broke down (5)
-and runs that were asked to stop and can be continued (75).
+tell bad input (2) from results that disagree (3), failed verification (4), training that broke down (5), programs
+that do not fit a slice (6) and runs that were asked to stop and can be continued (75).
 """
 
 from __future__ import annotations
@@ -66,6 +66,12 @@ class TrainingError(JaxrobustError):
   """Training that cannot go on: a loss or weight that is not a number."""
 
   exit_code = 5
+
+
+class SliceError(JaxrobustError):
+  """A program that does not fit the chips it was compiled for, or has them communicate where they should not."""
+
+  exit_code = 6
 
 
 class StoppedError(JaxrobustError):

@@ -11,11 +11,12 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.sharding import Mesh, NamedSharding
 
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.mesh import replicated, row_sharding
 from jaxrobust.engine.options import EngineOptions
-from jaxrobust.engine.program import Program, empty_slots
+from jaxrobust.engine.program import Program, plain_shapes
 from jaxrobust.engine.slots import advance
 
 # Slots per device for images of 32 pixels, and the bytes of images at which they begin to become fewer.
@@ -67,19 +68,39 @@ def device_memory(device: Any) -> int:
   return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // max(jax.local_device_count(), 1)
 
 
+def abstract(tree: Any, sharding: NamedSharding) -> Any:
+  """Returns shapes and types of arrays, laid over devices that need not be there."""
+  return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(np.shape(leaf), leaf.dtype, sharding=sharding), tree)
+
+
+def lower_advance(
+  program: Program, classifier: Classifier, arrays: tuple, size: int, image_shape: tuple[int, ...]
+) -> jax.stages.Lowered:
+  """Returns the program that makes K steps of `size` slots, lowered for the platform of its mesh; nothing is run."""
+  everywhere = replicated(program.mesh)
+  slots = abstract(plain_shapes(program, arrays, size, image_shape), row_sharding(program.mesh))
+  traced = advance.trace(program, abstract(classifier, everywhere), abstract(arrays, everywhere), slots, False)
+  return traced.lower(lowering_platforms=(lowering_platform(program.mesh),))
+
+
+def lowering_platform(mesh: Mesh) -> str:
+  """Returns what a mesh's devices are called where programs are lowered for them."""
+  platform = mesh.devices.flat[0].platform
+  return "cuda" if platform == "gpu" else platform
+
+
+def compiled_bytes(compiled: jax.stages.Compiled) -> int:
+  """Returns the bytes per device that a compiled program takes: arguments, results that reuse none, temporaries."""
+  needs: Any = compiled.memory_analysis()
+  kept = needs.argument_size_in_bytes + needs.output_size_in_bytes - needs.alias_size_in_bytes
+  return kept + needs.temp_size_in_bytes
+
+
 def program_bytes(
   program: Program, classifier: Classifier, arrays: tuple, size: int, image_shape: tuple[int, ...]
 ) -> int:
   """Returns the bytes per device that a dispatch of `size` slots takes, by the compiler's own count."""
-  everywhere, rows = replicated(program.mesh), row_sharding(program.mesh)
-
-  def shapes(tree: Any, sharding: Any) -> Any:
-    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(np.shape(leaf), leaf.dtype, sharding=sharding), tree)
-
-  slots = shapes(empty_slots(program, arrays, size, image_shape), rows)
-  lowered = advance.lower(program, shapes(classifier, everywhere), shapes(arrays, everywhere), slots, False)
-  needs: Any = lowered.compile().memory_analysis()
-  return needs.argument_size_in_bytes + needs.temp_size_in_bytes + needs.output_size_in_bytes
+  return compiled_bytes(lower_advance(program, classifier, arrays, size, image_shape).compile())
 
 
 def fitting_size(

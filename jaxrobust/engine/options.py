@@ -13,6 +13,7 @@ from jaxrobust.core.registry import unknown_name
 from jaxrobust.core.types import Attack
 from jaxrobust.core.validation import check_count
 
+DTYPES = ("float32", "bfloat16")
 PRECISIONS = ("highest", "high", "default", "float32", "bfloat16")
 
 # The tail of a run may use sizes between the halves where that leaves out so many steps of slots, and a quarter of the
@@ -108,6 +109,12 @@ def check_precision(precision: str) -> None:
   """Refuses a precision of matrix products and convolutions that JAX does not know."""
   if precision not in PRECISIONS:
     raise unknown_name("precision", str(precision), list(PRECISIONS))
+
+
+def check_dtype(dtype: str) -> None:
+  """Refuses an arithmetic that networks are not evaluated in."""
+  if dtype not in DTYPES:
+    raise unknown_name("dtype", str(dtype), list(DTYPES))
 
 
 def check_samples(*samples: int | None) -> None:

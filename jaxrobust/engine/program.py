@@ -103,9 +103,13 @@ def _witness_shape(attack: Attack, problem: Problem) -> Any:
 
 def empty_slots(program: Program, arrays: tuple, size: int, image_shape: tuple[int, ...]) -> Slots:
   """Returns `size` slots with nothing in them, laid over the mesh; zeros, so nothing is compiled."""
-  shapes = jax.eval_shape(plain_keys, slot_shapes(program, arrays, (size, *image_shape)))
-  zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
+  zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), plain_shapes(program, arrays, size, image_shape))
   return jax.device_put(zeros, row_sharding(program.mesh))
+
+
+def plain_shapes(program: Program, arrays: tuple, size: int, image_shape: tuple[int, ...]) -> Slots:
+  """Returns shapes and types of `size` slots as they are between programs: the keys are words."""
+  return jax.eval_shape(plain_keys, slot_shapes(program, arrays, (size, *image_shape)))
 
 
 def witness_shape(program: Program, arrays: tuple, image_shape: tuple[int, ...]) -> Any:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from jaxrobust.core.classifier import Classifier
+from jaxrobust.core.classifier import Classifier, in_dtype
 from jaxrobust.core.defense import defenses_of
 from jaxrobust.core.errors import InputError
 from jaxrobust.data.adapters import adapted
@@ -112,6 +112,8 @@ def evaluate(
     folder, name = classifier, name or Path(classifier).name
     classifier = load_classifier(folder)
     about, own = about_model(folder, classifier), model_preprocessing(folder)
+  if options is not None and options.dtype != "float32":
+    classifier = in_dtype(classifier, options.dtype)
   if defense:
     classifier, text = defended_by(classifier, defense), name or "model"
     name = f"{text}+{defenses_id(classifier)}"

@@ -16,7 +16,7 @@ from jaxrobust.core.progress import ProgressFn
 from jaxrobust.data.judging import Judging, judging_of
 from jaxrobust.data.source import DataSource, raw
 from jaxrobust.engine.example import Examples
-from jaxrobust.engine.options import EngineOptions, check_precision, check_samples
+from jaxrobust.engine.options import EngineOptions, check_dtype, check_precision, check_samples
 from jaxrobust.engine.scheduler import SAMPLES, Engine
 from jaxrobust.engine.table import Verdicts
 from jaxrobust.evaluation.confidence import ALWAYS_CLASSES
@@ -31,7 +31,7 @@ Arrays = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class RunOptions:
-  """Says how jobs are run; nothing here changes a verdict but `precision`, which is part of the cell's config.
+  """Says how jobs are run; nothing here changes a verdict but `precision` and `dtype`, parts of the cell's config.
 
   Attributes:
     engine: slots, devices, dispatch.
@@ -39,6 +39,7 @@ class RunOptions:
     samples: forward passes per query of a randomized classifier; None for 20 with gradients, 1 without.
     verdict_samples: forward passes per verdict on an image.
     precision: of matrix products and convolutions; float32 throughout by default, also on TPU.
+    dtype: of the network's own arithmetic, "float32" or "bfloat16"; losses, norms and verification are float32.
     save_seconds: how often a running cell saves its partial verdicts.
     process, processes: which share of the examples this process takes.
     quiet: no progress display.
@@ -51,6 +52,7 @@ class RunOptions:
   samples: int | None = None
   verdict_samples: int = SAMPLES
   precision: str = "highest"
+  dtype: str = "float32"
   save_seconds: float = 60.0
   process: int = 0
   processes: int = 1
@@ -60,6 +62,7 @@ class RunOptions:
 
   def __post_init__(self) -> None:
     check_precision(self.precision)
+    check_dtype(self.dtype)
     check_samples(self.samples, self.verdict_samples)
     check_seed(self.seed)
     if self.certify:

@@ -87,6 +87,8 @@ def make_job(
   if kind is SHOWN:
     made_by = context.maker(entry.source).fingerprint
     config["transfer"] = {"source": entry.source or "undefended", "source_fingerprint": made_by}
+  if options.dtype != "float32":
+    config["dtype"] = options.dtype
   if entry.targeted:
     config["targets"] = "random"
   if judging.text:

@@ -23,6 +23,7 @@ from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.defense import defenses_of, undefended
 from jaxrobust.core.errors import CorruptFileError, InputError, StorageError, first_line
 from jaxrobust.core.files import write_json
+from jaxrobust.core.modules import LinenApply
 from jaxrobust.core.reading import LARGEST_TEXT, loads, read_if_there
 from jaxrobust.core.validation import is_number
 from jaxrobust.models.registry import MODELS, abstract_variables, make_model
@@ -49,7 +50,12 @@ def fingerprint(classifier: Classifier) -> str:
   inner, network = [], undefended(classifier)
   for defense in defenses_of(classifier):
     digest.update(f"{defense.name} {sorted(defense.config().items())}".encode())
-  ours = is_ours(network.module)
+  # What it is computed in is no other network's: rounded weights are hashed as they are.
+  apply = network.apply
+  rounded = isinstance(apply, LinenApply) and apply.dtype is not None
+  ours = is_ours(apply.module if rounded else network.module)
+  if rounded:
+    digest.update(f"in {np.dtype(apply.dtype).name}".encode())
   if not ours:
     digest.update(f"called {network.called!r}".encode())
   is_classifier = lambda leaf: isinstance(leaf, Classifier)

@@ -19,7 +19,7 @@ SHARDINGS = ("data", "fsdp")
 # Say how a run is logged or checked, not what it makes: a run may be continued with others.
 _FREE = ("save_every", "log_every")
 # Came later: a run without them is the run it was before.
-_LATER = {"extra_data": "", "extra_part": 0.0, "first_rate": 0.0, "last_rate": 0.0}
+_LATER = {"extra_data": "", "extra_part": 0.0, "first_rate": 0.0, "last_rate": 0.0, "batch_norm_groups": 1}
 
 
 @accepts_old_names
@@ -42,6 +42,8 @@ class TrainConfig:
     attack_warmup_epochs: how long the budget of the training attack grows from zero.
     precision: of the forward and backward passes; weights and updates are float32.
     sharding: "data" copies weights to every device, "fsdp" splits weights and optimizer state.
+    batch_norm_groups: parts of a batch with statistics of their own (`network`), whatever the devices: 1 for those of
+      the whole batch; a multiple of the devices spares them an exchange per layer.
     holdout: examples of the training set kept to choose the best epoch by; 0 keeps the last epoch.
     validate_steps: of the PGD attack it is chosen by, at the budget trained for; no attack for standard training.
     seed: of initialization, order, augmentation and random starts.
@@ -70,6 +72,7 @@ class TrainConfig:
   attack_warmup_epochs: float = 0.0
   precision: str = "float32"
   sharding: str = "data"
+  batch_norm_groups: int = 1
   holdout: int = 0
   validate_steps: int = 10
   seed: int = 0
@@ -88,6 +91,7 @@ class TrainConfig:
       "attack_warmup_epochs": 0,
       "holdout": 0,
       "validate_steps": 1,
+      "batch_norm_groups": 1,
       "seed": 0,
       "log_every": 1,
       "save_every": 1,
@@ -100,6 +104,8 @@ class TrainConfig:
         raise InputError(f"{name} must be {kind} of at least {bound}, got {value!r}")
     if not self.epochs > 0:
       raise InputError(f"epochs must be more than 0, got {self.epochs!r}")
+    if self.batch_size % self.batch_norm_groups:
+      raise InputError(f"batch_size {self.batch_size} does not divide into {self.batch_norm_groups} batch_norm_groups")
     if bool(self.extra_data) != (self.extra_part > 0) or self.extra_part >= 1:
       raise InputError(f"extra_data needs an extra_part in (0, 1) and the other way round, got {self.extra_part!r}")
     for name in ("arch", "data", "extra_data", "init"):

@@ -33,6 +33,7 @@ from jaxrobust.training.config import TrainConfig, same_identity
 from jaxrobust.training.inputs import check_inputs, known_content, load_frozen_models, start_from
 from jaxrobust.training.logs import Log, LogWindow
 from jaxrobust.training.processes import Vote, add_up, check_alike, gather
+from jaxrobust.training.profiling import Profile
 from jaxrobust.training.recipes import crop_while_reading, exported_options, make_recipe
 from jaxrobust.training.run import Run, exported, finish, host_variables, save_weights
 from jaxrobust.training.state import TrainState, init_state, restored, state_shardings, stored
@@ -54,9 +55,15 @@ def check_train_config(config: TrainConfig) -> None:
 
 
 def train(
-  config: TrainConfig, out: str | Path, *, title: str = "train", quiet: bool = False, mesh: Mesh | None = None
+  config: TrainConfig,
+  out: str | Path,
+  *,
+  title: str = "train",
+  quiet: bool = False,
+  mesh: Mesh | None = None,
+  profile: bool = False,
 ) -> Path:
-  """Trains and saves a classifier, continuing what `out` holds.
+  """Trains and saves a classifier, continuing what `out` holds; `profile` records a few steps into its folder.
 
   Raises:
     CellMismatchError: `out` holds a run of another config.
@@ -71,6 +78,7 @@ def train(
   mesh = fitting_mesh(config.batch_size, jax.devices()) if mesh is None else mesh
   with StopRequest() as stop:
     run, state = _start(config, folder, mesh, stop)
+    run.profile = profile
     images = run.total_steps * config.batch_size
     # Closing waits for all processes: only where they are known to come along.
     together = jax.process_count() == 1
@@ -156,6 +164,7 @@ def _steps(run: Run, state: TrainState, meter: ProgressFn) -> TrainState:
   stream = Stream(run.data, run.train_size, config.batch_size, config.seed, run.mesh, step, run.crop)
   window = LogWindow(run.window)
   report: dict[str, Any] = {}
+  profile = Profile(run.folder / "profile" if run.profile and run.chief else None)
   try:
     batches = iter(stream)
     while step < run.total_steps:
@@ -163,7 +172,9 @@ def _steps(run: Run, state: TrainState, meter: ProgressFn) -> TrainState:
       rows = next(batches)
       waited = time.monotonic() - begin
       before = report
+      profile.before(step)
       state, report = advance(state, *rows)
+      profile.after(step, report)
       step += 1
       _check(before, step - 1, state)  # The step before: it is over, so reading it waits for nothing.
       window.add(report["metrics"], waited)
@@ -184,6 +195,7 @@ def _steps(run: Run, state: TrainState, meter: ProgressFn) -> TrainState:
         with window.paused():
           _validate_epoch(run, state, step)
   finally:
+    profile.close()
     stream.close()
   return state
 

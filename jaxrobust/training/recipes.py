@@ -7,6 +7,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from jaxrobust.core.errors import InputError
 from jaxrobust.data.crops import Crop
 from jaxrobust.data.source import DataSource, whole_pictures
 from jaxrobust.models.registry import MODELS, make_model
@@ -22,6 +23,8 @@ def make_recipe(config: TrainConfig, num_classes: int, size: int, total_steps: i
   """Returns the compiled step's ingredients, from a config."""
   spec, plan = MODELS[config.arch], config.plan()
   exported_options(config, plan)
+  if config.batch_norm_groups > 1 and getattr(plan.objective, "crafting", "eval") == "train":
+    raise InputError("crafting='train' takes the statistics of the whole batch: leave batch_norm_groups at 1")
   per_epoch = size / config.batch_size
   # An objective may make several updates with each batch.
   share = plan.objective.replays / config.accumulate
@@ -50,6 +53,7 @@ def make_recipe(config: TrainConfig, num_classes: int, size: int, total_steps: i
     config.seed,
     total_steps,
     per_epoch,
+    config.batch_norm_groups,
   )
 
 

@@ -48,6 +48,7 @@ class Run:
   frozen_models: dict[str, Classifier]
   window: list[float]  # The sums of the log line that a checkpoint cut off.
   crop: Crop | None = None  # Cut out of whole pictures while they are read.
+  profile: bool = False  # Whether a few steps are recorded.
 
   @property
   def chief(self) -> bool:

@@ -1,12 +1,14 @@
 """One jitted training step, plain or adversarial, on one device or a pod.
 
 The batch is split over the mesh and everything else follows from it: XLA inserts the reductions, so batch norm and
-the gradient are those of the global batch whatever the number of devices.
+the gradient are those of the global batch whatever the number of devices. Weights that are split over devices are
+gathered once per step (`network`).
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -20,9 +22,9 @@ from jax.sharding import Mesh
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.mesh import replicated, row_sharding
 from jaxrobust.core.types import Array
-from jaxrobust.models.layers.head import with_features
 from jaxrobust.training.composition import TrainPlan, prepare
 from jaxrobust.training.coupled import coupled_classifier
+from jaxrobust.training.network import Gather, TrainingNetwork, gather_frozen, gather_weights
 from jaxrobust.training.state import TrainState, as_variables
 from jaxrobust.training.technique import Batch, Clock, Context, Losses
 
@@ -44,6 +46,7 @@ class Recipe:
     dtype: of the forward and backward passes.
     seed: of everything random.
     total_steps, epoch_steps: of the run, for techniques that change with time.
+    batch_norm_groups: parts of a batch that are normalized by statistics of their own; 1 for those of the whole batch.
   """
 
   module: nn.Module
@@ -57,36 +60,7 @@ class Recipe:
   seed: int = 0
   total_steps: int = 1
   epoch_steps: float = 1.0
-
-
-def _cast(tree: Any, dtype: Any) -> Any:
-  return jax.tree.map(lambda leaf: leaf.astype(dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf, tree)
-
-
-class _Training:
-  """The network in training mode; each call draws its own dropout."""
-
-  def __init__(self, recipe: Recipe, params: Any, key: Array):
-    self._recipe, self._params, self._key, self._calls = recipe, params, key, iter(range(1 << 20))
-
-  def _inputs(
-    self, images: Array, batch_stats: Any, weights: Any | None = None
-  ) -> tuple[tuple[Any, Array], dict[str, Any]]:
-    recipe, rng = self._recipe, jax.random.fold_in(self._key, next(self._calls))
-    normalized = ((images - jnp.asarray(recipe.mean)) / jnp.asarray(recipe.std)).astype(recipe.dtype)
-    variables = as_variables(_cast(self._params if weights is None else weights, recipe.dtype), batch_stats)
-    rngs = {"dropout": rng, "drop_path": rng, "noise": jax.random.fold_in(rng, 1)}
-    return (variables, normalized), {"train": True, "mutable": ["batch_stats"], "rngs": rngs}
-
-  def __call__(self, images: Array, batch_stats: Any, weights: Any | None = None, **more: Any) -> tuple[Array, Any]:
-    inputs, options = self._inputs(images, batch_stats, weights)
-    logits, updates = self._recipe.module.apply(*inputs, **options, **more)
-    return logits.astype(jnp.float32), updates.get("batch_stats", {})
-
-  def features(self, images: Array, batch_stats: Any) -> tuple[Array, Any]:
-    inputs, options = self._inputs(images, batch_stats)
-    (_, updates), features = with_features(self._recipe.module, *inputs, **options)
-    return features.astype(jnp.float32), updates.get("batch_stats", {})
+  batch_norm_groups: int = 1
 
 
 class StepOutputs(NamedTuple):
@@ -104,25 +78,29 @@ def train_step(
   labels: Array,
   ids: Array,
   frozen_models: Mapping[str, Classifier] | None = None,
+  layout: Any = None,
 ) -> tuple[TrainState, dict[str, Any]]:
   """Makes one step: one update, or as many as the objective makes with a batch.
 
   Args:
     images: (N, H, W, C), uint8 or float32 in [0, 1]; labels, ids: (N,).
     frozen_models: the frozen classifiers that techniques ask, by name.
+    layout: the shardings of the weights, where they are split over devices.
 
   Returns:
     The next state and a report: `metrics` (sums and counts) and what is not finite, if anything.
   """
   batch, dropout_key, objective_key = _prepare(recipe, state.step, images, labels, ids)
   begun, replays = state, recipe.plan.objective.replays
+  gather = functools.partial(gather_weights, dtype=recipe.dtype, layout=layout)
+  update = functools.partial(_update, recipe, gather, gather_frozen(frozen_models or {}, layout))
   if replays == 1:
-    state, outputs = _update(recipe, state, batch, frozen_models or {}, dropout_key, objective_key)
+    state, outputs = update(state, batch, dropout_key, objective_key)
   else:
 
     def replay(state: TrainState, number: Array) -> tuple[TrainState, StepOutputs]:
       draws = (jax.random.fold_in(each, number) for each in (dropout_key, objective_key))
-      return _update(recipe, state, batch, frozen_models or {}, *draws)
+      return update(state, batch, *draws)
 
     state, outputs = jax.lax.scan(replay, state, jnp.arange(replays))
     finite = jax.tree.map(lambda flags: jnp.all(flags, axis=0), outputs.finite)
@@ -159,18 +137,19 @@ def _prepare(recipe: Recipe, step: Array, images: Array, labels: Array, ids: Arr
 
 def _update(
   recipe: Recipe,
+  gather: Gather,
+  frozen_models: Mapping[str, Classifier],
   state: TrainState,
   batch: Batch,
-  frozen_models: Mapping[str, Classifier],
   dropout_key: Array,
   objective_key: Array,
 ) -> tuple[TrainState, StepOutputs]:
   """Makes one update of the weights; returns the state and what it saw."""
   plan, objective = recipe.plan, recipe.plan.objective
-  context = _context(recipe, state, batch, frozen_models, objective_key)
+  context = _context(recipe, gather, state, batch, frozen_models, objective_key)
 
   def mean_loss(params: Any, objective_state: Any) -> tuple[Array, Losses]:
-    network = _Training(recipe, params, dropout_key)
+    network = _network(recipe, gather, params, dropout_key)
     losses = objective.loss(network, batch, context._replace(state=objective_state))
     return jnp.mean(losses.values), losses
 
@@ -202,18 +181,30 @@ def statistics_after(
 ) -> list[Any]:
   """Returns the running statistics after an objective's passes over a batch, from each of `starts`."""
   batch, dropout_key, objective_key = _prepare(recipe, state.step, images, labels, ids)
-  context = _context(recipe, state, batch, frozen_models, objective_key)
-  network = lambda: _Training(recipe, state.params, dropout_key)
+  gather = functools.partial(gather_weights, dtype=recipe.dtype)
+  context = _context(recipe, gather, state, batch, frozen_models, objective_key)
+  network = lambda: _network(recipe, gather, state.params, dropout_key)
   loss = recipe.plan.objective.loss
   return [loss(network(), batch, context._replace(batch_stats=start)).batch_stats for start in starts]
 
 
+def _network(recipe: Recipe, gather: Gather, params: Any, key: Array) -> TrainingNetwork:
+  return TrainingNetwork(
+    recipe.module, recipe.mean, recipe.std, recipe.dtype, recipe.batch_norm_groups, gather, params, key
+  )
+
+
 def _context(
-  recipe: Recipe, state: TrainState, batch: Batch, frozen_models: Mapping[str, Classifier], key: Array
+  recipe: Recipe,
+  gather: Gather,
+  state: TrainState,
+  batch: Batch,
+  frozen_models: Mapping[str, Classifier],
+  key: Array,
 ) -> Context:
   """Returns what the objective may use, with what it crafts."""
   # Statistics stay as they are: rounded to bfloat16 they would be those of another network.
-  frozen = jax.lax.stop_gradient(as_variables(_cast(state.params, recipe.dtype), state.batch_stats))
+  frozen = jax.lax.stop_gradient(as_variables(gather(state.params), state.batch_stats))
   classifier = Classifier.from_module(recipe.module, frozen, mean=recipe.mean, std=recipe.std, dtype=recipe.dtype)
   context = Context(
     classifier,
@@ -247,6 +238,27 @@ def first_nonfinite(report: dict[str, Any], params: Any) -> str | None:
   return None
 
 
+def jit_step(
+  recipe: Recipe, mesh: Mesh, shardings: Any, frozen_shardings: Any
+) -> Callable[..., tuple[TrainState, dict[str, Any]]]:
+  """Returns the jitted step of (state, frozen models, images, labels, ids), for states laid out as `shardings`."""
+  split = not all(leaf.is_fully_replicated for leaf in jax.tree.leaves(shardings.params))
+  layout = shardings.params if split else None
+
+  def step(
+    state: TrainState, frozen_models: Any, images: Array, labels: Array, ids: Array
+  ) -> tuple[TrainState, dict[str, Any]]:
+    return train_step(recipe, state, images, labels, ids, frozen_models, layout)
+
+  rows = row_sharding(mesh)
+  return jax.jit(
+    step,
+    in_shardings=(shardings, frozen_shardings, rows, rows, rows),
+    out_shardings=(shardings, replicated(mesh)),
+    donate_argnums=0,
+  )
+
+
 def make_step(
   recipe: Recipe, mesh: Mesh, shardings: Any, frozen_models: Mapping[str, Classifier] | None = None
 ) -> Callable[..., tuple[TrainState, dict[str, Any]]]:
@@ -255,18 +267,5 @@ def make_step(
   The weights of `frozen_models`, which lie on the mesh, are arguments of the program and not constants in it.
   """
   frozen_models = frozen_models or {}
-
-  def step(
-    state: TrainState, frozen_models: Any, images: Array, labels: Array, ids: Array
-  ) -> tuple[TrainState, dict[str, Any]]:
-    return train_step(recipe, state, images, labels, ids, frozen_models)
-
-  rows = row_sharding(mesh)
-  placed = jax.tree.map(lambda leaf: leaf.sharding, frozen_models)
-  compiled = jax.jit(
-    step,
-    in_shardings=(shardings, placed, rows, rows, rows),
-    out_shardings=(shardings, replicated(mesh)),
-    donate_argnums=0,
-  )
+  compiled = jit_step(recipe, mesh, shardings, jax.tree.map(lambda leaf: leaf.sharding, frozen_models))
   return lambda state, images, labels, ids: compiled(state, frozen_models, images, labels, ids)
