@@ -32,6 +32,7 @@ def test_there_is_a_guide_for_each_use():
     "command_line",
     "compile_for_pods",
     "data",
+    "defenses",
     "evaluate_your_model",
     "glossary",
     "index",

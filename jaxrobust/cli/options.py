@@ -78,6 +78,7 @@ OWN = {
     "targets": "folders of the classifiers that they are shown to, likewise; empty for those they are made on",
     "eps": "the budget, or several separated by commas: 4/255,8/255",
     "steps": "numbers of steps after which images are shown, as 1,5,10; empty for all steps alone",
+    "defense": "that the classifiers stand behind which images are shown to, as jpeg,quality=75; empty for none",
     "targeted": "true for random wrong classes as goals",
     "suite": "the transfer part of a suite in place of one attack: ares, ares-bench; ares,small",
     "save_seconds": "how often a running cell saves its verdicts so far, to go on from when it is stopped",

@@ -31,6 +31,7 @@ DEFAULTS = {
   "options": ConfigDict(),
   "steps": "",
   "targeted": False,
+  "defense": "",
   **SHARED,
 }
 # What a suite says itself.
@@ -86,10 +87,11 @@ def _table(title: str, first: str, targets: Sequence[str], rows: Mapping[str, It
 def transfer_config(config: ConfigDict) -> list[Result]:
   """Returns all cells that a config of this command asks for."""
   sources, targets = (_folders(text) for text in (config.models, config.targets))
-  if len(sources) + len(targets) < 2:
+  if len(sources) + len(targets) < 2 and not config.defense:
     raise InputError("transfer needs at least two classifiers: --models FOLDER FOLDER …, or --targets beside them")
   enable_compilation_cache()
   from jaxrobust.data.registry import load_data
+  from jaxrobust.defenses.registry import defense_id, defenses_id, parse_defenses
   from jaxrobust.defenses.stored import load_classifier
   from jaxrobust.evaluation.conditions import under
   from jaxrobust.evaluation.context import ModelContext
@@ -105,16 +107,21 @@ def transfer_config(config: ConfigDict) -> list[Result]:
   data = under(data.subset(config.n) if config.n else data, config.condition, config.seed)
   check_writable(config.out)
 
-  def load(folders: dict[str, Path]) -> dict[str, ModelContext]:
+  def load(folders: dict[str, Path], defense: str = "") -> dict[str, ModelContext]:
     loaded = {}
     for name, folder in folders.items():
-      classifier = load_classifier(folder)
-      loaded[name] = ModelContext(classifier, about_model(folder, classifier), lambda _: _command(config))
+      classifier = load_classifier(folder, defense)
+      about = about_model(folder, classifier) | ({"defense": defenses_id(classifier)} if defense else {})
+      name = f"{name}+{defense}" if defense else name
+      loaded[name] = ModelContext(classifier, about, lambda _: _command(config))
     return loaded
 
   models = load(sources)
-  shown = models | load({name: folder for name, folder in targets.items() if name not in models})
-  chosen = {name: shown[name] for name in targets} if targets else models
+  if config.defense:
+    chosen = load(targets or sources, "+".join(map(defense_id, parse_defenses(config.defense))))
+  else:
+    shown = models | load({name: folder for name, folder in targets.items() if name not in models})
+    chosen = {name: shown[name] for name in targets} if targets else models
   results = []
   with show_all("transfer", quiet=config.quiet) as show:
     for number, spec in enumerate(specs):

@@ -136,6 +136,16 @@ def undefended(classifier: Classifier) -> Classifier:
   return classifier
 
 
+def ways_to_ignore(classifier: Classifier) -> tuple[str, ...]:
+  """Returns how an attack can be oblivious of the defenses: by images made without them, by their naive gradient.
+
+  The latter where it is another one than that of the adaptive view, by BPDA or by the mean over draws.
+  """
+  if not defenses_of(classifier):
+    return ()
+  return ("gradient", "images") if classifier.adaptive is not None or classifier.randomized else ("images",)
+
+
 def split_key(key: Array | None) -> tuple[Array | None, Array | None]:
   """Returns two keys of one, or none of none."""
   if key is None:

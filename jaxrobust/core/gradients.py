@@ -72,12 +72,14 @@ def loss_and_grad(model: LogitsFn, loss: Loss, image: Array, draw: Array | int =
 
   def mean_loss(x: Array) -> tuple[Array, Array]:
     logits = sampled(x, draw)
-    return jnp.mean(jax.vmap(loss)(logits)), jnp.mean(logits, axis=0)
+    return jnp.mean(jax.vmap(loss)(logits)), logits
 
-  (value, logits), grad = jax.value_and_grad(mean_loss, has_aux=True)(image)
+  (value, draws), grad = jax.value_and_grad(mean_loss, has_aux=True)(image)
   finite = jnp.isfinite(grad)
   safe = jnp.where(finite, grad, 0.0)
-  probe = Probe(image, logits, queries=1, nan=~jnp.all(finite), flat=jnp.all(grad == 0.0))
+  logits = jnp.mean(draws, axis=0)
+  unsure = jnp.any(jnp.argmax(draws, axis=-1) != jnp.argmax(logits)) if len(draws) > 1 else False
+  probe = Probe(image, logits, queries=1, nan=~jnp.all(finite), flat=jnp.all(grad == 0.0), unsure=unsure)
   return LossAndGrad(value, safe, probe)
 
 

@@ -56,6 +56,8 @@ class Probe(NamedTuple):
     nan: the gradient at the point was not finite (counted; such an example is never robust).
     flat: the gradient at the point was exactly zero (counted; a sign of gradient masking).
     witness: what the image was rendered from, for threats that measure that.
+    unsure: the draws of a randomized classifier name different classes at the point. A success there might not be one
+      for other draws, so it ends no attack whose last point is judged anyway.
   """
 
   image: Array
@@ -66,6 +68,7 @@ class Probe(NamedTuple):
   nan: Array | bool = False
   flat: Array | bool = False
   witness: Any = None
+  unsure: Array | bool = False
 
 
 class Cost(NamedTuple):

@@ -17,7 +17,7 @@ from jaxrobust.core.errors import InputError
 from jaxrobust.core.registry import Registry, unknown_name
 from jaxrobust.core.validation import is_number
 
-_MODULES = ("bit_depth", "ensemble", "jpeg", "random_discretization", "random_padding", "smoothing", "tv")
+_MODULES = ("bit_depth", "denoiser", "ensemble", "jpeg", "random_discretization", "random_padding", "smoothing", "tv")
 _JOINT, _COMMA = "+", ","
 
 DEFENSES: Registry[type[Defense]] = Registry(

@@ -48,6 +48,8 @@ def _advance_one(program: Program, attack: Attack, classifier: Classifier, targe
   state, probe = attack.step(model, problem, slot.state)
   distance = attack.threat.distance(problem.image, probe.image, probe.witness)
   hit = answer_met(rule.access, probe.logits, problem, targeted) & jnp.isfinite(distance)
+  if program.stops and rule.candidate:
+    hit &= ~jnp.asarray(probe.unsure)
   if rule.may_leave_ball:
     hit &= inside(distance, problem.eps, attack.threat.tolerance(problem.image.shape))
   updated = _updated(program, attack, problem, status, probe, distance, hit)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxrobust.core.classifier import Classifier, in_dtype
-from jaxrobust.core.defense import defenses_of
+from jaxrobust.core.defense import defenses_of, ways_to_ignore
 from jaxrobust.core.errors import InputError
 from jaxrobust.data.adapters import adapted
 from jaxrobust.data.encoded import CLASSES
@@ -121,7 +121,8 @@ def evaluate(
     about = {**about, "defense": defenses_id(classifier)}
   name_of_data = data if isinstance(data, str) else getattr(data, "name", "arrays")
   moved = {"source": Path(transfer_from).name} if transfer_from else {}
-  setting = Setting.of(name_of_data, norm, eps, condition=condition, side=side_of(classifier), audit=audit, **moved)
+  more = {"side": side_of(classifier), "audit": audit, "ignorable": ways_to_ignore(classifier), **moved}
+  setting = Setting.of(name_of_data, norm, eps, condition=condition, **more)
   wanted = make_suite(suite, setting) if isinstance(suite, str) else attack_set(setting, suite)
   wanted = wanted.oblivious(oblivious) if oblivious else wanted
   wanted = wanted if only is None else wanted.only(only)

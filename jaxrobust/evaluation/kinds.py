@@ -15,7 +15,7 @@ from typing import Any
 
 from jaxrobust.attacks.audit import Audit
 from jaxrobust.core.classifier import Classifier
-from jaxrobust.core.defense import defenses_of
+from jaxrobust.core.defense import ways_to_ignore
 from jaxrobust.core.errors import InputError
 from jaxrobust.data.judging import judging_of
 from jaxrobust.data.source import DataSource, SequenceSource
@@ -107,11 +107,12 @@ def _samples(options: RunOptions, entry: SuiteEntry) -> int | list[int | None]:
 
 def _check_oblivious(entry: SuiteEntry, classifier: Classifier) -> None:
   """Refuses to ignore a defense that is not there, or in which there is nothing to ignore."""
-  if not defenses_of(classifier):
+  ways = ways_to_ignore(classifier)
+  if not ways:
     raise InputError("the classifier has no defense to be oblivious of; pass --defense, or leave --oblivious out")
   if entry.oblivious == "images":
     TransferSpec(entry)  # Says what it cannot make images with.
-  elif classifier.adaptive is None and not classifier.randomized:
+  elif entry.oblivious not in ways:
     raise InputError("the defense's own gradient is its adaptive view: only --oblivious=images ignores it")
 
 

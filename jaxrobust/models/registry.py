@@ -29,6 +29,7 @@ _MODULES = (
   "densenet",
   "dla",
   "efficientnet",
+  "ensembles",
   "googlenet",
   "inception",
   "mixer",

@@ -16,12 +16,13 @@ from jaxrobust.core.errors import StorageError
 from jaxrobust.core.files import atomic_write
 from jaxrobust.report.boards import Board
 from jaxrobust.report.cell_rows import CellRow
+from jaxrobust.report.defense_documents import defense_documents
 from jaxrobust.report.documents import as_script, index_document, model_document, model_id
 from jaxrobust.report.pictures import read_pictures
 from jaxrobust.results.folder import Folder, LocalFolder
 from jaxrobust.results.store import IMAGES
 
-STATIC = ("index.html", "style.css", "page.js", "share.js", "scatter.js", "suites.js", "trends.js")
+STATIC = ("index.html", "style.css", "page.js", "share.js", "scatter.js", "suites.js", "trends.js", "defenses.js")
 CARD = "card.png"
 
 
@@ -59,7 +60,7 @@ def write_site(
     card = f'content="{html.escape(url.rstrip("/"))}/{CARD}"' if url else f'content="{CARD}"'
     write_if_new(out / name, text.replace(f'content="{CARD}"', card))
   places = {"root": _link(folder, out), "given": folder.show("x")[:-1]}
-  document = {**index_document(boards, models, problems), **more, **places}
+  document = {**index_document(boards, models, problems), "defenses": defense_documents(models), **more, **places}
   write_if_new(out / "data" / "index.js", as_script("boards", document))
   images = {file.path: file.size for file in folder.files() if file.path.endswith(IMAGES)}
   names = set()

@@ -39,6 +39,7 @@ NETWORK = Classifier.from_function(score, 4, variables=WEIGHTS, name="tanh")
 MEMBERS = {
   "ensemble": {"members": "other"},
   "smoothing-vote": {"copies": 50},
+  "denoiser": {"folder": "drawn"},
   "randmix": {"copies": 2},
   "r&p": {"smallest": 0.5},
 }
@@ -49,6 +50,11 @@ def members(monkeypatch):
   """Gives defenses that ask others a network of the tests."""
   other = dataclasses.replace(NETWORK, variables=-WEIGHTS)
   monkeypatch.setattr("jaxrobust.defenses.ensemble.load_classifier", lambda name: other)
+  # Weights of a denoiser that is not trained.
+  drawn = lambda folder, abstract: jax.tree.map(
+    lambda leaf: np.random.default_rng(leaf.size).normal(scale=0.2, size=leaf.shape).astype(leaf.dtype), abstract
+  )
+  monkeypatch.setattr("jaxrobust.defenses.denoiser.read_portable", drawn)
 
 
 def made(name: str) -> Defense:
@@ -139,6 +145,7 @@ def test_fingerprints_tell_defenses_and_their_parameters_apart():
     ("randmix,copies=0", "at least one"),
     ("smoothing-vote,sigma=-1", "at least 0"),
     ("ensemble", "members="),
+    ("denoiser", "folder="),
     ("jpeg++r&p", "unknown defense ''"),
   ],
 )

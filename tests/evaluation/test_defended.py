@@ -14,9 +14,12 @@ from jaxrobust.engine.options import EngineOptions
 from jaxrobust.evaluation.evaluate import evaluate
 from jaxrobust.evaluation.job import RunOptions
 from jaxrobust.evaluation.suites import attack_entry, clean_entry
+from jaxrobust.evaluation.suites.suite import Setting, make_suite
+from jaxrobust.evaluation.suites.summary import summarize_suite
 from jaxrobust.models.zoo import save_classifier
 from jaxrobust.report.boards import make_boards
 from jaxrobust.report.cell_rows import read_cell_rows
+from jaxrobust.report.defense_documents import defense_documents
 from jaxrobust.results.folder import open_folder
 from jaxrobust.results.query import query
 
@@ -95,11 +98,37 @@ def test_what_cannot_be_ignored_is_refused(tmp_path):
 def test_pages_and_queries_keep_oblivious_cells_apart(tmp_path):
   run("jpeg", tmp_path, [clean_entry(), PGD])
   run("jpeg", tmp_path, [clean_entry(), PGD], oblivious="images")
-  [board] = make_boards(read_cell_rows(open_folder(tmp_path)).rows)
+  rows = read_cell_rows(open_folder(tmp_path))
+  [board] = make_boards(rows.rows)
   assert [column.key for column in board.columns] == ["worst", "clean", "linf-pgd-5"]
+  [table] = defense_documents(rows.by_model())
+  assert (table["attack"], len(table["rows"])) == ("linf-pgd-5@12/255", 1)
+  model, clean, adaptive, naive, images = table["rows"][0]
+  assert model == 0 and naive is None and clean[0] >= images[0] >= adaptive[0]
   sql = "select attack, oblivious, defense, norm from cells where attack != 'none' order by attack"
   rows = [tuple(row) for row in query(tmp_path, sql).fillna("").itertuples(index=False)]
   assert rows == [("linf-pgd-5", "", "jpeg", "linf"), ("oblivious:images:linf-pgd-5", "images", "jpeg", "linf")]
+
+
+@pytest.mark.ci
+def test_the_matrix_of_ares_has_a_row_for_every_defense(tmp_path):
+  options = RunOptions(EngineOptions.for_platform(8), quiet=True)
+  report = evaluate(
+    NETWORK, (IMAGES[:4], LABELS[:4]), "ares-defenses,small", defense="jpeg", out=tmp_path, options=options
+  )
+  summary = summarize_suite(report)
+  assert set(summary["tables"]) == {"clean", "white-box", "score", "decision", "transfer", "naive"}
+  least = min(
+    number["value"]
+    for table in ("white-box", "score")
+    for name, number in summary["tables"][table].items()
+    if name.startswith("linf")
+  )
+  assert summary["metrics"]["worst of all adaptive attacks, linf"]["value"] <= least
+  plain = make_suite("ares-defenses,small", Setting("digits32"))
+  assert [part.group for part in plain.parts] == ["clean", "white-box", "score", "decision"]
+  whole = [entry.title for part in make_suite("ares-defenses", Setting("cifar10")).parts for entry in part.entries]
+  assert "linf-bim-20,step_size=0.15@8/255" in whole and "l2-boundary-20000@1.0" in whole
 
 
 @pytest.fixture

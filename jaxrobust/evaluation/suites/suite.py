@@ -28,7 +28,7 @@ from jaxrobust.evaluation.suites.entry import SuiteEntry, oblivious
 if TYPE_CHECKING:
   from jaxrobust.evaluation.suites.report import Report
 
-_FILES = ("basic", "ares", "ares_bench", "nas_cell", "oodrb", "robustart")
+_FILES = ("basic", "ares", "ares_bench", "ares_defenses", "nas_cell", "oodrb", "robustart")
 OPTIONS = ("small", "generated", "scaled")
 # The usual budgets of CIFAR-10 (RobustBench; AutoAttack's for l1), where neither a suite nor a user says another.
 USUAL_EPS = {"linf": Budget("8/255"), "l2": Budget("0.5"), "l1": Budget("12")}
@@ -66,6 +66,7 @@ class Setting:
     small: as few corruptions, severities, budgets and steps as show that everything works.
     generated: corruptions are made on the fly even where official files exist.
     audit: of the suite that audits.
+    ignorable: the ways in which an attack can be oblivious of the classifier's defense; none for an undefended one.
     scaled: budgets in l1 and l2 that a paper has for 224 pixels follow the size of the images.
     source: the name of another classifier, for attacks by transfer.
   """
@@ -81,6 +82,7 @@ class Setting:
   side: int | None = None
   audit: AuditSetting = AUDIT
   source: str = ""
+  ignorable: tuple[str, ...] = ()
 
   @classmethod
   def of(cls, data: str, norm: str | None, eps: str | float | Budget | None, **more: Any) -> Setting:
