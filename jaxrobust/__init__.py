@@ -21,6 +21,7 @@ if TYPE_CHECKING:
   from jaxrobust.core.errors import JaxrobustError as JaxrobustError
   from jaxrobust.core.gradients import bpda as bpda
   from jaxrobust.core.gradients import loss_and_grad as loss_and_grad
+  from jaxrobust.core.lpips import Lpips as Lpips
   from jaxrobust.core.threat import Norm as Norm
   from jaxrobust.core.threat import Threat as Threat
   from jaxrobust.core.threat import by_norm as by_norm
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
   from jaxrobust.engine.api import attack_images as attack_images
   from jaxrobust.engine.options import EngineOptions as EngineOptions
   from jaxrobust.evaluation.evaluate import evaluate as evaluate
+  from jaxrobust.models.perceptual import make_threat as make_threat
   from jaxrobust.models.registry import list_models as list_models
   from jaxrobust.models.registry import make_model as make_model
   from jaxrobust.models.zoo import save_classifier as save_classifier
@@ -47,6 +49,7 @@ _HOMES = {
   "Cost": "core.types",
   "EngineOptions": "engine.options",
   "JaxrobustError": "core.errors",
+  "Lpips": "core.lpips",
   "MinimumBudget": "attacks.minimum_budget",
   "Norm": "core.threat",
   "Probe": "core.types",
@@ -67,6 +70,7 @@ _HOMES = {
   "make_attack": "attacks.making",
   "make_defense": "defenses.registry",
   "make_model": "models.registry",
+  "make_threat": "models.perceptual",
   "save_classifier": "models.zoo",
 }
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import datetime
 import fnmatch
 import os
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -31,6 +32,9 @@ from jaxrobust.results.rows import describe_model
 # How many conditions the paper averages: 15 corruptions × 5 severities, natural shifts, unforeseen attacks.
 WHOLE = {"R_c": 75, "R_n": 4, "OOD_t": 6}
 PERCEPTUAL = ("ppgd", "lpa", "stadv", "recolor")
+# At the head of an attack's id: the network that it is bounded by, with the fingerprint of its weights.
+_NETWORK = re.compile(r"lpips-(.+\.[0-9a-f]{6})-")
+PUBLISHED = "alexnet."
 CLEAN = "clean"
 # Imported leaderboards have means alone.
 MEANS = {DATASET_SHIFT: "OOD_d", THREAT_SHIFT: "OOD_t"}
@@ -243,15 +247,22 @@ def _columns(table: dict[Measured, dict[str, float]], models: tuple[str, ...]) -
       ]
       if parts:
         mean = np.mean(parts, axis=0)
-        name = group if len(parts) >= wanted else f"{group}[{len(parts)} of {wanted}]"
-        columns[f"{name} {kind}"] = mean
-        if len(parts) >= wanted:
+        marks = [*_stand_ins(of_kind, group), *([f"{len(parts)} of {wanted}"] if len(parts) < wanted else [])]
+        note = f"[{', '.join(marks)}]" if marks else ""
+        columns[f"{group}{note} {kind}"] = mean
+        if not marks:
           whole[group] = mean
     if {"R_c", "R_n"} <= set(whole):
       whole["OOD_d"] = columns[f"OOD_d {kind}"] = (whole["R_c"] + whole["R_n"]) / 2
     if {"OOD_d", "OOD_t"} <= set(whole):
       columns[f"OOD {kind}"] = (whole["OOD_d"] + whole["OOD_t"]) / 2
   return columns
+
+
+def _stand_ins(places: Iterable[Measured], group: str) -> list[str]:
+  """Returns the networks of perceptual attacks that stand in for those of the paper: their means are others."""
+  found = {match[1] for place in places if place.group == group and (match := _NETWORK.match(place.shift))}
+  return sorted(network for network in found if not network.startswith(PUBLISHED))
 
 
 def _or_nan(value: int | None) -> float:

@@ -117,6 +117,12 @@ def carlini_wagner(logits: Array, label: Array, target: Array, confidence: float
   return jnp.minimum(margin(logits, label, target), confidence)
 
 
+@_loss("margin-1", 2, "optional")
+def margin_up_to_one(logits: Array, label: Array, target: Array) -> Array:
+  """The margin, but no more than 1: nothing pulls an image on that is wrong by that much (arXiv:2006.12655)."""
+  return carlini_wagner(logits, label, target, confidence=1.0)
+
+
 @_loss("dlr", 3, "ignored")
 def dlr(logits: Array, label: Array, target: Array) -> Array:
   """Difference of logits ratio: -(z_y - max_{j≠y} z_j) / (z_(1) - z_(3)); Croce and Hein 2020 (arXiv:2003.01690).

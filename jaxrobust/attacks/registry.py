@@ -23,11 +23,12 @@ from jaxrobust.core.validation import is_number
 _MODULES = ("pgd", "mim", "square", "fab", "deepfool", "apgd", "mm", "cw", "ddn", "fmn", "ead", "autoattack", "audit")
 _TRANSFER_MODULES = ("transfer_gradients", "uap")
 _SCORE_MODULES = ("nes", "spsa", "nattack", "zoo", "bandits", "simba", "signhunter")
+_THREAT_MODULES = ("ppgd", "lpa", "stadv", "recolor")
 _DECISION_MODULES = ("boundary", "evolutionary", "hopskipjump", "sign_opt", "opt", "rays", "geoda", "surfree")
 
 
 def _load() -> None:
-  for module in _MODULES + _TRANSFER_MODULES + _SCORE_MODULES + _DECISION_MODULES:
+  for module in _MODULES + _TRANSFER_MODULES + _SCORE_MODULES + _DECISION_MODULES + _THREAT_MODULES:
     importlib.import_module(f"jaxrobust.attacks.{module}")
 
 

@@ -71,7 +71,8 @@ class Classifier:
   def features(self, images: Array) -> Array:
     """Returns what the network sees in images, for threats that measure there: any pytree of arrays, a row per image.
 
-    A linen module offers it as a method `features(x)`; a function is given with one of its own.
+    A linen module offers it as a method `features(x)`, or sows what its stages return, "stages" of "intermediates", and
+    says `sows_stages = True`. A function is given with one of its own.
     """
     offered = getattr(self.apply, "offers_features", False)
     if not offered:

@@ -109,7 +109,8 @@ def _rules(attack: Any, contract: Contract) -> Iterator[tuple[bool, str]]:
   yield access not in get_args(Access), f"access {access!r} is none of {', '.join(get_args(Access))}"
   counts = isinstance(cost, Cost) and all(is_number(part, int) for part in cost)
   yield not counts, f"cost must be Cost(forward, backward), got {cost!r}"
-  yield cost.forward < 1 or cost.backward < 0 or cost.parallel < 1, f"no step costs {cost}"
+  least = Cost(forward=1, backward=0)
+  yield any(part < low for part, low in zip(cost, least, strict=True)), f"no step costs {cost}"
   yield access != "gradient" and cost.backward > 0, f"access is {access!r}, but its cost counts gradients"
   steps, most = contract.num_steps, contract.max_queries
   yield not is_number(steps, int) or not 1 <= steps <= MOST_STEPS, f"num_steps is {steps!r}, not 1 to {MOST_STEPS}"

@@ -83,10 +83,17 @@ class LinenApply:
   @property
   def offers_features(self) -> bool:
     # A field of this name, as dense layers have, is a number.
-    return callable(getattr(type(self.module), "features", None))
+    return self._sows or callable(getattr(type(self.module), "features", None))
+
+  @property
+  def _sows(self) -> bool:
+    return bool(getattr(type(self.module), "sows_stages", False))
 
   def features(self, variables: Any, images: Array) -> Any:
-    return self.module.apply(variables["module"], normalized(variables, images, self.dtype), method="features")
+    inputs = variables["module"], normalized(variables, images, self.dtype)
+    if not self._sows:
+      return self.module.apply(*inputs, method="features")
+    return self.module.apply(*inputs, mutable=["intermediates"])[1]["intermediates"]["stages"]
 
 
 @dataclasses.dataclass(frozen=True)

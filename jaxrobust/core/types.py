@@ -58,6 +58,8 @@ class Probe(NamedTuple):
     witness: what the image was rendered from, for threats that measure that.
     unsure: the draws of a randomized classifier name different classes at the point. A success there might not be one
       for other draws, so it ends no attack whose last point is judged anyway.
+    distance: that of the point, where the attack has measured it anyway by its threat; None to have it measured. The
+      verification measures again.
   """
 
   image: Array
@@ -69,6 +71,7 @@ class Probe(NamedTuple):
   flat: Array | bool = False
   witness: Any = None
   unsure: Array | bool = False
+  distance: Array | None = None
 
 
 class Cost(NamedTuple):
@@ -77,11 +80,14 @@ class Cost(NamedTuple):
   Attributes:
     forward, backward: forward passes and gradients.
     parallel: evaluations that are held in memory at once; the engine divides its slots by it.
+    threat_forward, threat_backward: passes and gradients of the network that the threat measures with, if it has one.
   """
 
   forward: int = 1
   backward: int = 1
   parallel: int = 1
+  threat_forward: int = 0
+  threat_backward: int = 0
 
 
 @runtime_checkable

@@ -1,20 +1,19 @@
 """CIFAR-10 and -100 from any of their official forms, and the sets made to match them.
 
-Pickles are read by a machine that can build arrays and nothing else, because a pickle can run any code.
+Pickles are read by a machine that can build arrays and nothing else (`core/array_pickles.py`), because a pickle can run
+any code.
 """
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from jaxrobust.core.array_pickles import read_array_pickle
 from jaxrobust.core.errors import CorruptFileError, InputError
-from jaxrobust.core.pickles import Call, Inert, Machine
 from jaxrobust.core.reading import map_npy, read_file, reading
-from jaxrobust.core.unfolding import unfold
 from jaxrobust.data.encoded import EncodedSource, FolderStore
 from jaxrobust.data.imagenet import split_variant
 from jaxrobust.data.npz import load_npz
@@ -23,61 +22,13 @@ from jaxrobust.data.source import ArraySource
 NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
 
-class _Array:
-  """An array as NumPy pickles it: made empty, then given its shape, type and bytes."""
-
-  def __init__(self, *_: Any):
-    self.values: np.ndarray | None = None
-
-  def fill(self, state: Any) -> None:
-    _, shape, dtype, fortran, data = state
-    self.values = np.frombuffer(data, dtype.values).reshape(shape, order="F" if fortran else "C")
-
-
-class _Type:
-  """A type of numbers, by its code."""
-
-  def __init__(self, code: Any, *_: Any):
-    self.values = np.dtype(code.decode("ascii") if isinstance(code, bytes) else code)
-    if self.values.kind not in "biuf" or self.values.itemsize > 8:
-      raise CorruptFileError(f"an array of {self.values}")
-
-
-def _fill(target: Any, state: Any) -> None:
-  if isinstance(target, _Array):
-    target.fill(state)
-
-
-def _encode(text: str, encoding: Any = "latin1") -> bytes:
-  """Bytes as Python 3 writes them for Python 2."""
-  if encoding not in ("latin1", b"latin1"):
-    raise CorruptFileError(f"bytes in the encoding {encoding!r}")
-  return text.encode("latin1")
-
-
-_KNOWN = {
-  "numpy.core.multiarray._reconstruct": Call(_Array),
-  "numpy._core.multiarray._reconstruct": Call(_Array),
-  "numpy.ndarray": Inert(),
-  "numpy.dtype": Call(_Type),
-  "_codecs.encode": Call(_encode),
-}
-
-
-def _find(name: str) -> Any:
-  if name not in _KNOWN:
-    raise CorruptFileError(f"{name} is not an array")
-  return _KNOWN[name]
-
-
 def read_pickle(path: Path) -> dict[str, Any]:
   """The dictionary in a CIFAR batch file; keys are text, whichever Python wrote it."""
   what = f"{path}: not a CIFAR batch"
   data = read_file(path)
   try:
     with reading(what):
-      tree = Machine(_find, build=_fill, encoding="bytes").load(io.BytesIO(data))
-      batch = unfold(tree, lambda value: value.values if isinstance(value, _Array | _Type) else value)
+      batch = read_array_pickle(data, encoding="bytes")
   except CorruptFileError as error:
     raise CorruptFileError(str(error) if str(error).startswith(what) else f"{what} ({error})") from None
   if not isinstance(batch, dict):

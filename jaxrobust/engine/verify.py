@@ -9,6 +9,7 @@ import numpy as np
 from jaxrobust.attacks.registry import attack_name
 from jaxrobust.attacks.schedule import Stage
 from jaxrobust.core.budget import inside
+from jaxrobust.core.contract import contract_of
 from jaxrobust.core.errors import VerificationError
 from jaxrobust.engine.judge import Judgment
 from jaxrobust.engine.table import ExampleTable
@@ -36,8 +37,12 @@ def check_candidates(
   met = judged.met[places] & valid
   eps, stage = table["item_eps"][rows].astype(np.float32), table["item_stage"][rows]
   within = inside(distance, eps, table.tolerance)
-  used = met | table["found"][rows] | all_used
-  bounded = np.array([not one.attack.minimal for one in stages])[stage]
+  found = table["found"][rows]
+  used = met | found | all_used
+  rules = [contract_of(one.attack) for one in stages]
+  bounded = np.array([not rule.minimal for rule in rules])[stage]
+  # A last point outside is no success of an attack that may leave its ball, and no error.
+  bounded &= np.array([not rule.may_leave_ball for rule in rules])[stage] | found | all_used
   for how, bad in (
     ("not finite, outside [0, 1] or not what its witness renders", used & ~valid),
     ("outside its ball", used & ~within & bounded),

@@ -31,7 +31,7 @@ from jaxrobust.engine.options import EngineOptions
 from jaxrobust.testing.fixtures import CLASSES, SHAPE, examples, fixture, starting_points
 from jaxrobust.testing.steps import check_steps, claim
 
-DEFAULT_EPS = {"linf": 0.015, "l2": 0.12, "l1": 0.5}
+DEFAULT_EPS = {"linf": 0.015, "l2": 0.12, "l1": 0.5, "lpips-self": 0.3, "flow": 0.1, "color": 0.06}
 # How far distances of two layouts may be apart: their programs round differently.
 DISTANCE_TOLERANCE = 1e-6
 
@@ -41,7 +41,7 @@ def check_attack(attack: Any, eps: float | None = None, *, targets: bool | None 
 
   Args:
     attack: the attack, or a cascade.
-    eps: a budget at which some but not all examples should break; has a default for norms.
+    eps: a budget at which some but not all examples should break; has a default for the threats of our own attacks.
     targets: whether the attack takes targets; by default True unless its loss ignores or needs them.
   """
   schedule = as_schedule(attack)
@@ -72,7 +72,7 @@ def check_attack(attack: Any, eps: float | None = None, *, targets: bool | None 
 def _budget(threat: Threat, eps: float | None) -> float:
   if eps is not None:
     return float(eps)
-  if not isinstance(threat, Norm):
+  if threat.name not in DEFAULT_EPS:
     raise InputError(f"check_attack has no default budget for the threat {threat.name!r}; pass eps=")
   return DEFAULT_EPS[threat.name]
 

@@ -68,6 +68,7 @@ _MODULES = (
   "techniques.objectives",
   "techniques.reparameterize",
   "techniques.trades",
+  "techniques.unforeseen",
   "techniques.variation",
 )
 

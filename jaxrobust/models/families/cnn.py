@@ -9,6 +9,7 @@ five-layer CNN of DeepDefense (Yan et al. 2018, arXiv:1803.00404), which ARES ev
 from __future__ import annotations
 
 import functools
+from typing import ClassVar
 
 from flax import linen as nn
 
@@ -27,12 +28,14 @@ class CNN(nn.Module):
   num_classes: int = 10
   features: tuple[int, ...] = (16, 32)
   hidden: int = 100
+  sows_stages: ClassVar[bool] = True
 
   @nn.compact
   def __call__(self, x: Array, train: bool = False) -> Array:
     del train
     for index, features in enumerate(self.features):
       x = nn.relu(Conv(features, 4, 2, 1, name=f"conv{index + 1}")(x))
+      self.sow("intermediates", "stages", x)
     x = nn.relu(nn.Dense(self.hidden, name="fc1")(flatten(x)))
     return nn.Dense(self.num_classes, name="fc2")(x)
 
@@ -58,6 +61,7 @@ class ResNetB(nn.Module):
   features: int = 8
   stages: int = 1
   num_classes: int = 10
+  sows_stages: ClassVar[bool] = True
 
   @nn.compact
   def __call__(self, x: Array, train: bool = False) -> Array:
@@ -66,6 +70,7 @@ class ResNetB(nn.Module):
     for stage in range(1, self.stages + 1):
       for block, stride in enumerate((2, 1)):
         x = BiasedBlock(2 * self.features, stride, name=f"layer{stage}_{block}")(x)
+      self.sow("intermediates", "stages", x)
     x = nn.relu(nn.Dense(100, name="linear1")(flatten(x)))
     return nn.Dense(self.num_classes, name="linear2")(x)
 

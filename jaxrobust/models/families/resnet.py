@@ -9,6 +9,7 @@ kuangliu/pytorch-cifar: a 3×3 stem without pooling, first stage at 32 pixels.
 from __future__ import annotations
 
 import functools
+from typing import ClassVar
 
 from flax import linen as nn
 
@@ -74,6 +75,7 @@ class ResNet(nn.Module):
   num_classes: int = 1000
   smooth: bool = False
   deep: bool = False
+  sows_stages: ClassVar[bool] = True
 
   @nn.compact
   def __call__(self, x: Array, train: bool = False) -> Array:
@@ -92,6 +94,7 @@ class ResNet(nn.Module):
         stride = 2 if stage > 0 and index == 0 else 1
         sizes = (64 * 2**stage, stride, self.bottleneck, self.groups, self.base_width, shortcut, self.smooth, self.deep)
         x = ResidualBlock(*sizes, name=f"layer{stage + 1}_{index}")(x, train)
+      self.sow("intermediates", "stages", x)
     return nn.Dense(self.num_classes, name="linear" if self.cifar else "fc")(global_pool(x))
 
 

@@ -6,6 +6,7 @@ Shortcuts are option A (stride, then zero channels), so they hold no parameters.
 from __future__ import annotations
 
 import functools
+from typing import ClassVar
 
 import jax.numpy as jnp
 from flax import linen as nn
@@ -39,6 +40,7 @@ class ResNetCIFAR(nn.Module):
 
   depth: int = 20
   num_classes: int = 10
+  sows_stages: ClassVar[bool] = True
 
   @nn.compact
   def __call__(self, x: Array, train: bool = False) -> Array:
@@ -48,6 +50,7 @@ class ResNetCIFAR(nn.Module):
       for block in range((self.depth - 2) // 6):
         stride = 2 if stage > 0 and block == 0 else 1
         x = BasicBlock(features, stride, name=f"layer{stage + 1}_{block}")(x, train)
+      self.sow("intermediates", "stages", x)
     return nn.Dense(self.num_classes, name="linear")(jnp.mean(x, axis=(1, 2)))
 
 

@@ -10,6 +10,7 @@ rng collection "noise".
 from __future__ import annotations
 
 import functools
+from typing import ClassVar
 
 import jax
 from flax import linen as nn
@@ -17,7 +18,7 @@ from flax import linen as nn
 from jaxrobust.core.types import Array
 from jaxrobust.models.layers.basic import adaptive_avg_pool, batch_norm, dropout, flatten, max_pool
 from jaxrobust.models.layers.conv import Conv
-from jaxrobust.models.registry import MODELS, cifar_spec, imagenet_spec
+from jaxrobust.models.registry import IMAGENET_MEAN, IMAGENET_STD, MODELS, cifar_spec, imagenet_spec
 
 # Convolutions per stage of 64, 128, 256, 512 and 512 channels (table 1 of the paper).
 DEPTHS = {"vgg11": (1, 1, 2, 2, 2), "vgg13": (2, 2, 2, 2, 2), "vgg16": (2, 2, 3, 3, 3), "vgg19": (2, 2, 4, 4, 4)}
@@ -32,6 +33,7 @@ class VGG(nn.Module):
   num_classes: int = 1000
   drop_rate: float = 0.5
   noise: tuple[float, float] = (0.0, 0.0)
+  sows_stages: ClassVar[bool] = True
 
   @property
   def evaluation_rngs(self) -> tuple[str, ...]:
@@ -49,6 +51,7 @@ class VGG(nn.Module):
           x = batch_norm(train, f"features_{number + 1}")(x)
         x = nn.relu(x)
         number += 3 if self.norm else 2
+      self.sow("intermediates", "stages", x)
       x = max_pool(x, 2, 2)
       number += 1
     if self.cifar:
@@ -69,16 +72,45 @@ class AlexNet(nn.Module):
 
   num_classes: int = 1000
   drop_rate: float = 0.5
+  sows_stages: ClassVar[bool] = True
 
   @nn.compact
   def __call__(self, x: Array, train: bool = False) -> Array:
-    x = max_pool(nn.relu(Conv(64, 11, 4, 2, name="features_0")(x)), 3, 2)
-    x = max_pool(nn.relu(Conv(192, 5, 1, 2, name="features_3")(x)), 3, 2)
-    for number, features in ((6, 384), (8, 256), (10, 256)):
-      x = nn.relu(Conv(features, 3, 1, 1, name=f"features_{number}")(x))
+    sizes = ((0, 64, 11, 4, 2), (3, 192, 5, 1, 2), (6, 384, 3, 1, 1), (8, 256, 3, 1, 1), (10, 256, 3, 1, 1))
+    for number, features, size, stride, padding in sizes:
+      x = nn.relu(Conv(features, size, stride, padding, name=f"features_{number}")(x))
+      self.sow("intermediates", "stages", x)
+      x = max_pool(x, 3, 2) if number < 6 else x
     x = flatten(adaptive_avg_pool(max_pool(x, 3, 2), 6))
     for layer in (1, 4):
       x = nn.relu(nn.Dense(4096, name=f"classifier_{layer}")(dropout(x, self.drop_rate, train)))
+    return nn.Dense(self.num_classes, name="classifier_6")(x)
+
+
+class AlexNetCIFAR(nn.Module):
+  """AlexNet for 32 pixels, as Laidlaw et al. 2021 (arXiv:2006.12655) measure perceptual distances on CIFAR-10.
+
+  A first convolution of 3 pixels and stride 2, poolings of 2, and dense layers of `hidden` features. `width` multiplies
+  the channels.
+  """
+
+  num_classes: int = 10
+  width: float = 1.0
+  hidden: int = 4096
+  drop_rate: float = 0.5
+  sows_stages: ClassVar[bool] = True
+
+  @nn.compact
+  def __call__(self, x: Array, train: bool = False) -> Array:
+    number = 0
+    for features, stride, pooled in ((64, 2, True), (192, 1, True), (384, 1, False), (256, 1, False), (256, 1, True)):
+      x = nn.relu(Conv(round(self.width * features), 3, stride, 1, name=f"features_{number}")(x))
+      self.sow("intermediates", "stages", x)
+      x = max_pool(x, 2, 2) if pooled else x
+      number += 3 if pooled else 2
+    x = flatten(x)
+    for layer in (1, 4):
+      x = nn.relu(nn.Dense(self.hidden, name=f"classifier_{layer}")(dropout(x, self.drop_rate, train)))
     return nn.Dense(self.num_classes, name="classifier_6")(x)
 
 
@@ -98,3 +130,7 @@ MODELS.register("rse-vgg16")(
   )
 )
 MODELS.register("alexnet")(imagenet_spec(AlexNet, "AlexNet, one column", "torchvision:alexnet"))
+for _name, _width, _hidden in (("cifar-alexnet", 1.0, 4096), ("cifar-alexnet-half", 0.5, 512)):
+  _build = functools.partial(AlexNetCIFAR, width=_width, hidden=_hidden)
+  _words = "AlexNet for 32 pixels" + ("" if _width == 1 else ", half as wide")
+  MODELS.register(_name)(cifar_spec(_build, _words, mean=IMAGENET_MEAN, std=IMAGENET_STD))

@@ -7,6 +7,7 @@ al. 2020, arXiv:2010.03593): swish, and strided convolutions padded on the far s
 from __future__ import annotations
 
 import functools
+from typing import ClassVar
 
 import jax.numpy as jnp
 from flax import linen as nn
@@ -52,6 +53,7 @@ class WideResNet(nn.Module):
   deepmind: bool = False
   num_classes: int = 10
   drop_rate: float = 0.0
+  sows_stages: ClassVar[bool] = True
 
   @nn.compact
   def __call__(self, x: Array, train: bool = False) -> Array:
@@ -61,6 +63,7 @@ class WideResNet(nn.Module):
         name = f"layer.{stage}.block.{block}" if self.deepmind else f"block{stage + 1}.layer.{block}"
         stride = 2 if stage > 0 and block == 0 else 1
         x = WideBlock(16 * 2**stage * self.width, stride, self.drop_rate, self.deepmind, name=name)(x, train)
+      self.sow("intermediates", "stages", x)
     activation, norm, head = (nn.swish, "batchnorm", "logits") if self.deepmind else (nn.relu, "bn1", "fc")
     x = activation(batch_norm(train, norm)(x))
     return nn.Dense(self.num_classes, name=head)(global_pool(x))
@@ -105,6 +108,7 @@ class PreActResNet(nn.Module):
   final_norm: bool = False
   shortcut_after: bool = True
   num_classes: int = 10
+  sows_stages: ClassVar[bool] = True
 
   @nn.compact
   def __call__(self, x: Array, train: bool = False) -> Array:
@@ -115,6 +119,7 @@ class PreActResNet(nn.Module):
       for block in range(depth):
         sizes = (64 * 2**stage, 2 if stage > 0 and block == 0 else 1, self.squeeze, self.shortcut_after)
         x = PreActBlock(*sizes, name=f"layer{stage + 1}_{block}")(x, train)
+      self.sow("intermediates", "stages", x)
     if self.final_norm:
       x = nn.relu(batch_norm(train, "bn")(x))
     return nn.Dense(self.num_classes, name="linear")(global_pool(x))

@@ -6,7 +6,7 @@ inert placeholders. Any other name, be it `os.system` or the class of a whole pi
 name. A tensor has no more elements than its storage, and a storage the bytes that the file has for it.
 
 Both formats are read: the zip archive (torch ≥ 1.6: `NAME/data.pkl` and one file per storage) and the older stream of
-pickles followed by the storages.
+pickles followed by the storages. A plain pickled dictionary of NumPy arrays goes through `core.array_pickles`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any, BinaryIO
 import jax.numpy as jnp
 import numpy as np
 
+from jaxrobust.core.array_pickles import read_array_pickle
 from jaxrobust.core.errors import CorruptFileError, InputError
 from jaxrobust.core.pickles import Call, Inert, Machine, ordered_dict
 from jaxrobust.core.reading import Archive, reading
@@ -202,6 +203,8 @@ def _read_legacy(data: bytes) -> Any:
     raise
   except Exception:
     magic = None
+  if isinstance(magic, dict):  # No PyTorch file, but weights of JAX libraries come so.
+    return read_array_pickle(data)
   if magic != _LEGACY_MAGIC:
     raise CorruptFileError("neither a zip archive nor the older PyTorch format")
   _load(file)  # Protocol version.

@@ -11,6 +11,7 @@ with the option `crafting="train"` against the network normalized by the batch's
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -24,6 +25,7 @@ from jaxrobust.core.errors import InputError
 from jaxrobust.core.gradients import ImageLogits
 from jaxrobust.core.registry import unknown_name
 from jaxrobust.core.types import Array, Attack, Probe, Problem
+from jaxrobust.engine.program import candidate_of
 from jaxrobust.training.technique import TECHNIQUES, Batch, Context, Losses, Margin, Network, Objective
 from jaxrobust.training.techniques.objectives import soft_cross_entropy
 
@@ -76,7 +78,8 @@ def craft(
   states = jax.vmap(attack.init)(problems)
   step = lambda _, states: advance(attack, classifier, loss, problems, targets, states)[0]
   states = jax.lax.fori_loop(0, attack.num_steps, step, states)
-  return jax.lax.stop_gradient(jax.vmap(attack.candidate)(problems, states))  # type: ignore[attr-defined]
+  found, _ = jax.vmap(functools.partial(candidate_of, attack))(problems, states)
+  return jax.lax.stop_gradient(found)
 
 
 @dataclasses.dataclass(frozen=True)

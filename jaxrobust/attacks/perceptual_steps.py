@@ -1,0 +1,94 @@
+"""What attacks within a perceptual distance share: the start, and the way back into the ball.
+
+d is the distance of `core.lpips.Lpips`, phi its vector of features. Source: Laidlaw et al. 2021 (arXiv:2006.12655) and
+perceptual-advex 0.2.6, of which two slips are mended. There, the gradient of Newton's second and later steps is the sum
+of all so far, which makes steps ever shorter; and the bisection returns the last point tried, which may lie outside.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jaxrobust.core.errors import InputError
+from jaxrobust.core.lpips import Lpips, length
+from jaxrobust.core.threat import Threat
+from jaxrobust.core.types import Array, Problem
+
+NOISE = 0.01
+NEWTON_STEPS = 10
+BISECTIONS = 10
+OVERSHOOT = 0.1
+
+
+def check_perceptual(threat: Threat) -> None:
+  """Refuses threats that have no features."""
+  if not isinstance(threat, Lpips):
+    raise InputError(f"threat must be a perceptual one such as Lpips(), got {threat!r}")
+
+
+def noisy_start(problem: Problem) -> Array:
+  """Returns the image with a little Gaussian noise, clipped; at the image itself the distance has no gradient."""
+  return jnp.clip(problem.image + NOISE * jax.random.normal(problem.key, problem.image.shape), 0.0, 1.0)
+
+
+def distance_and_gradient(threat: Lpips, anchor: Array, image: Array) -> tuple[Array, Array]:
+  """Returns d and its gradient at an image; `anchor` is phi of the original."""
+  distance, gradient = jax.value_and_grad(lambda x: length(threat.embed(x) - anchor))(image)
+  return distance, finite(gradient)
+
+
+def finite(gradient: Array) -> Array:
+  """Returns a gradient with zeros where it is not finite, as `loss_and_grad` does."""
+  return jnp.where(jnp.isfinite(gradient), gradient, 0.0)
+
+
+class _Newton(NamedTuple):
+  """A point on its way back; `beyond` is how far outside it was before the last move."""
+
+  image: Array
+  beyond: Array
+  step: Array
+
+
+def project(
+  threat: Lpips, anchor: Array, original: Array, image: Array, bound: Array, active: Array | bool = True
+) -> Array:
+  """Returns a point of the ball d <= bound near `image`, by Newton's method, or by bisection toward the original.
+
+    t = max(d - bound, 0) + 0.1 where that is more than 0,   x <- clip(x - 1.1 t g / |g|², 0, 1),   g = grad d
+
+  At most ten times; then ten halvings between the original and what was reached. Loops end as soon as no image needs
+  them; with `active` False nothing is done.
+  """
+
+  def outside(state: _Newton) -> Array:
+    return jnp.asarray(active) & (state.beyond > 0) & (state.step < NEWTON_STEPS)
+
+  def back(state: _Newton) -> _Newton:
+    distance, gradient = distance_and_gradient(threat, anchor, state.image)
+    beyond = jnp.maximum(distance - bound, 0.0)
+    beyond = jnp.where(beyond > 0, beyond + OVERSHOOT, 0.0)
+    squared = jnp.sum(jnp.square(gradient))
+    direction = jnp.where(squared > 0, gradient / jnp.where(squared > 0, squared, 1.0), 0.0)
+    moved = jnp.clip(state.image - (1 + OVERSHOOT) * beyond * direction, 0.0, 1.0)
+    return _Newton(jnp.where(beyond > 0, moved, state.image), beyond, state.step + 1)
+
+  reached = jax.lax.while_loop(outside, back, _Newton(image, jnp.ones(()), jnp.zeros((), jnp.int32)))
+  return _bisect(threat, anchor, original, reached.image, bound, jnp.asarray(active) & (reached.beyond > 0))
+
+
+def _bisect(threat: Lpips, anchor: Array, original: Array, far: Array, bound: Array, active: Array) -> Array:
+  """Returns the farthest point found inside between an original and a point; the point itself where not `active`."""
+
+  def halve(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+    low, high, step = state
+    middle = 0.5 * (low + high)
+    within = length(threat.embed(original + middle * (far - original)) - anchor) <= bound
+    return jnp.where(within, middle, low), jnp.where(within, high, middle), step + 1
+
+  start = (jnp.zeros(()), jnp.ones(()), jnp.zeros((), jnp.int32))
+  low, _, _ = jax.lax.while_loop(lambda state: active & (state[2] < BISECTIONS), halve, start)
+  return jnp.where(active, original + low * (far - original), far)
