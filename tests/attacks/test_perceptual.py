@@ -83,7 +83,7 @@ STEPS = [
 ]
 
 
-@pytest.mark.parametrize("kind", THREATS)
+@pytest.mark.parametrize("kind", ["self", pytest.param("other", marks=pytest.mark.ci)])
 @pytest.mark.parametrize(("name", "make", "steps", "eps", "apart"), STEPS, ids=[row[0] for row in STEPS])
 def test_steps_are_the_references(kind, name, make, steps, eps, apart):
   start = networks.pictures(4) + networks.noise(4)
@@ -92,7 +92,7 @@ def test_steps_are_the_references(kind, name, make, steps, eps, apart):
 
 
 @pytest.mark.parametrize(("attack", "eps"), [(StAdv(), 0.05), (ReColor(), 0.06)])
-@pytest.mark.parametrize("steps", [1, 2])
+@pytest.mark.parametrize("steps", [1, pytest.param(2, marks=pytest.mark.ci)])
 def test_steps_on_witnesses_are_the_references(attack, eps, steps):
   images = jnp.asarray(networks.pictures(4))
   offset = networks.offset(attack.threat.identity(images[0]).shape, eps)
@@ -130,6 +130,7 @@ ALL = [
 ]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(("attack", "eps"), ALL, ids=[f"{attack.name}-{attack.threat.name}" for attack, _ in ALL])
 def test_results_are_inside_and_a_bound_of_zero_returns_the_image(attack, eps):
   """The engine verifies bounds and witnesses itself; distances are measured once more here."""
