@@ -27,6 +27,7 @@ def test_there_is_a_guide_for_each_use():
   names = {path.stem for path in GUIDES}
   assert names >= {
     "attacks",
+    "audited_autoattack",
     "certificates",
     "coming_from",
     "command_line",

@@ -4,9 +4,11 @@ from typing import Any, Literal, overload
 
 from jaxrobust.attacks.apgd import APGD
 from jaxrobust.attacks.apgd_l1 import APGDL1
+from jaxrobust.attacks.audit import Audit
 from jaxrobust.attacks.bandits import Bandits
 from jaxrobust.attacks.boundary import Boundary
-from jaxrobust.attacks.cw import CWL2, CWLinf
+from jaxrobust.attacks.cw import CWL2
+from jaxrobust.attacks.cw import CWLinf
 from jaxrobust.attacks.ddn import DDN
 from jaxrobust.attacks.deepfool import DeepFool
 from jaxrobust.attacks.ead import EAD
@@ -76,6 +78,14 @@ def make_attack(
   num_steps: int = ...,
   queries: int = ...,
 ) -> Cascade: ...
+@overload
+def make_attack(
+  name: Literal["autoattack-audit"],
+  *,
+  norm: str = ...,
+  width: float = ...,
+  evaluations: float = ...,
+) -> Audit: ...
 @overload
 def make_attack(
   name: Literal["autoattack-plus"],

@@ -30,6 +30,16 @@ def test_bounds_hold_in_ten_thousand_populations():
   assert np.mean([one.always for one in found]) >= 0.95
 
 
+def test_bounds_hold_where_they_are_hardest_to_hold():
+  """As many misses as the interval must just shut out, spread evenly: the likeliest to stay unseen until it stops."""
+  rng, found = np.random.default_rng(0), []
+  for trial in range(200):
+    missed = np.zeros(320, bool)
+    missed[rng.choice(320, 21, replace=False)] = True
+    found.append(run(Population(1000, -np.arange(320.0), missed), trial, 1.0).covered)
+  assert 0.95 <= np.mean(found) < 1.0
+
+
 def test_bounds_are_those_of_every_assignment_of_misses_to_strata():
   strata = [Stratum(6, 3, 1), Stratum(9, 4, 0), Stratum(3, 3, 1)]
   expected = (Scenario(0.6, (0.2, 0.05, 0.3)), Scenario(0.4, (0.5, 0.3, 0.5)))
