@@ -7,8 +7,7 @@ from jaxrobust.attacks.apgd_l1 import APGDL1
 from jaxrobust.attacks.audit import Audit
 from jaxrobust.attacks.bandits import Bandits
 from jaxrobust.attacks.boundary import Boundary
-from jaxrobust.attacks.cw import CWL2
-from jaxrobust.attacks.cw import CWLinf
+from jaxrobust.attacks.cw import CWL2, CWLinf
 from jaxrobust.attacks.ddn import DDN
 from jaxrobust.attacks.deepfool import DeepFool
 from jaxrobust.attacks.ead import EAD
