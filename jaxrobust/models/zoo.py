@@ -51,10 +51,9 @@ def fingerprint(classifier: Classifier) -> str:
   for defense in defenses_of(classifier):
     digest.update(f"{defense.name} {sorted(defense.config().items())}".encode())
   # What it is computed in is no other network's: rounded weights are hashed as they are.
-  apply = network.apply
-  rounded = isinstance(apply, LinenApply) and apply.dtype is not None
-  ours = is_ours(apply.module if rounded else network.module)
-  if rounded:
+  apply, ours = network.apply, is_ours(network.module)
+  if isinstance(apply, LinenApply) and apply.dtype is not None:
+    ours = is_ours(apply.module)
     digest.update(f"in {np.dtype(apply.dtype).name}".encode())
   if not ours:
     digest.update(f"called {network.called!r}".encode())

@@ -172,5 +172,5 @@ def _candidates(network: PodNetwork, size: int) -> Candidates:
   return Candidates(image, image, number, number, key)  # type: ignore[arg-type]
 
 
-def _lowered(mesh: Mesh, program: Any, *arguments: Any, **options: Any) -> jax.stages.Lowered:
+def _lowered(mesh: Mesh, program: Any, /, *arguments: Any, **options: Any) -> jax.stages.Lowered:
   return program.trace(*arguments, **options).lower(lowering_platforms=(lowering_platform(mesh),))

@@ -39,7 +39,7 @@ def test_every_program_of_an_evaluation_is_silent_and_fits(tpu):
 
 
 def test_a_step_of_an_attack_is_the_networks_gradient_and_little_else(tpu):
-  assert tpu[0]["share_flops"] > 0.9 and 0 < tpu[0]["share_bytes"] <= 1.05
+  assert tpu[0]["share_flops"] > 0.85 and 0 < tpu[0]["share_bytes"] <= 1.05
 
 
 def test_a_data_parallel_step_reduces_its_gradient_and_nothing_else(tpu):
