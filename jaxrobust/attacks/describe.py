@@ -59,6 +59,10 @@ _OWN = {
     "step_size": "of proximal gradient descent, in pixel values",
     "beta": "weight of the l1 norm beside l2",
   },
+  "autoattack-audit": {
+    "width": "percentage points, half the interval at which the sample is large enough",
+    "evaluations": "forward passes in all at which it ends all the same; 0 for no bound",
+  },
   "ddn": {"init_eps": "first radius, in l2", "step_size": "first length of a step, in l2"},
   "fmn": {"step_size": "first length of a step, in l2 of the pixel values"},
   "deepfool": {"candidates": "classes whose boundaries are looked at", "refine": "bisect back to the boundary"},

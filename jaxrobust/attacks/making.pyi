@@ -16,18 +16,22 @@ from jaxrobust.attacks.fab import FAB
 from jaxrobust.attacks.fmn import FMN
 from jaxrobust.attacks.geoda import GeoDA
 from jaxrobust.attacks.hopskipjump import HopSkipJump
+from jaxrobust.attacks.lpa import LPA, FastLPA
 from jaxrobust.attacks.mim import MIM
 from jaxrobust.attacks.nattack import NAttack
 from jaxrobust.attacks.nes import NES
 from jaxrobust.attacks.opt import OPT
 from jaxrobust.attacks.pgd import PGD
+from jaxrobust.attacks.ppgd import PPGD
 from jaxrobust.attacks.rays import RayS
+from jaxrobust.attacks.recolor import ReColor
 from jaxrobust.attacks.schedule import Cascade
 from jaxrobust.attacks.sign_opt import SignOPT
 from jaxrobust.attacks.signhunter import SignHunter
 from jaxrobust.attacks.simba import SimBA
 from jaxrobust.attacks.spsa import SPSA
 from jaxrobust.attacks.square import Square
+from jaxrobust.attacks.stadv import StAdv
 from jaxrobust.attacks.surfree import SurFree
 from jaxrobust.attacks.uap import UAP
 from jaxrobust.attacks.zoo import ZOO
@@ -235,6 +239,14 @@ def make_attack(
 ) -> FAB: ...
 @overload
 def make_attack(
+  name: Literal["fast-lpa"],
+  *,
+  num_steps: int = ...,
+  loss: str = ...,
+  threat: Any = ...,
+) -> FastLPA: ...
+@overload
+def make_attack(
   name: Literal["fgsm"],
   *,
   norm: str = ...,
@@ -272,6 +284,15 @@ def make_attack(
   most_probes: int = ...,
   gamma: float = ...,
 ) -> HopSkipJump: ...
+@overload
+def make_attack(
+  name: Literal["lpa"],
+  *,
+  steps: int = ...,
+  rounds: int = ...,
+  loss: str = ...,
+  threat: Any = ...,
+) -> LPA: ...
 @overload
 def make_attack(
   name: Literal["mim"],
@@ -394,12 +415,31 @@ def make_attack(
 ) -> PGD: ...
 @overload
 def make_attack(
+  name: Literal["ppgd"],
+  *,
+  num_steps: int = ...,
+  cg_steps: int = ...,
+  exact: bool = ...,
+  loss: str = ...,
+  threat: Any = ...,
+) -> PPGD: ...
+@overload
+def make_attack(
   name: Literal["rays"],
   *,
   norm: str = ...,
   queries: int = ...,
   tolerance: float = ...,
 ) -> RayS: ...
+@overload
+def make_attack(
+  name: Literal["recolor"],
+  *,
+  num_steps: int = ...,
+  learning_rate: float = ...,
+  smoothness: float = ...,
+  loss: str = ...,
+) -> ReColor: ...
 @overload
 def make_attack(
   name: Literal["si-ni-fgsm"],
@@ -493,6 +533,15 @@ def make_attack(
   rho: float = ...,
   noise: float = ...,
 ) -> MIM: ...
+@overload
+def make_attack(
+  name: Literal["stadv"],
+  *,
+  num_steps: int = ...,
+  learning_rate: float = ...,
+  smoothness: float = ...,
+  loss: str = ...,
+) -> StAdv: ...
 @overload
 def make_attack(
   name: Literal["surfree"],

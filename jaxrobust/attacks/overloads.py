@@ -26,7 +26,8 @@ from typing import Any, Literal, overload
 
 def stub_text() -> str:
   """Returns the text of the stub."""
-  imports, overloads = set(), []
+  imports: dict[str, set[str]] = {}
+  overloads = []
   for name in ATTACKS:
     build = ATTACKS[name]
     if not build.__module__.startswith("jaxrobust."):
@@ -34,10 +35,17 @@ def stub_text() -> str:
     returned = build.__name__ if isinstance(build, type) else str(inspect.signature(build).return_annotation)
     module = inspect.getmodule(build)
     for part in returned.split(" | "):
-      imports.add(f"from {vars(module)[part].__module__} import {part}")
+      imports.setdefault(vars(module)[part].__module__, set()).add(part)
     overloads.append(_overload(name, build, returned))
   last = "@overload\ndef make_attack(name: str, **parameters: Any) -> Any: ...\n"
-  return _HEAD.format(imports="\n".join(sorted(imports))) + "\n" + "\n".join(overloads) + "\n" + last
+  sorted_names = {where: ", ".join(sorted(imports[where], key=_constants_first)) for where in sorted(imports)}
+  lines = [f"from {where} import {names}" for where, names in sorted_names.items()]
+  return _HEAD.format(imports="\n".join(lines)) + "\n" + "\n".join(overloads) + "\n" + last
+
+
+def _constants_first(name: str) -> tuple[bool, str]:
+  """Sorts names of an import as linters do: those in capitals alone first."""
+  return not name.isupper(), name
 
 
 def _overload(name: str, build: Any, returned: str) -> str:
