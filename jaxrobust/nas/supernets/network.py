@@ -19,7 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxrobust.core.classifier import Classifier, normalized
+from jaxrobust.core.classifier import Classifier
+from jaxrobust.core.modules import normalized
 from jaxrobust.core.types import Array
 from jaxrobust.models.layers.conv import conv2d
 from jaxrobust.nas.supernets.space import Subnet, SupernetSpace, largest, middle_width
