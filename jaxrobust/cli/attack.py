@@ -90,8 +90,12 @@ def run(argv: list[str]) -> int:
 
 def _defended(classifier: Classifier, oblivious: str) -> Classifier:
   """Returns the classifier as attacks get to see it: with the gradient that knows of its defense, or the naive one."""
+  from jaxrobust.core.defense import ways_to_ignore
+
   if oblivious not in ("", "gradient"):
     raise InputError(f"oblivious is gradient or empty, got {oblivious!r}; evaluate has images too")
+  if oblivious and oblivious not in ways_to_ignore(classifier):
+    raise InputError("the classifier has no defense whose naive gradient is another one; leave --oblivious out")
   return classifier.naive if oblivious else classifier
 
 

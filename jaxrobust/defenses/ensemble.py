@@ -18,6 +18,7 @@ from jaxrobust.core.defense import Defense
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.types import Array
 from jaxrobust.defenses.registry import DEFENSES
+from jaxrobust.models.families.ensembles import log_mean_probability
 from jaxrobust.models.zoo import load_classifier
 
 
@@ -49,13 +50,5 @@ class Ensemble(Defense):
     if wrong:
       raise InputError(f"the members of an ensemble have {ask.num_classes} and {wrong[0]} classes")
     keys = [None] * len(voters) if key is None else list(jax.random.split(key, len(voters)))
-    return mean_probability(jnp.stack([one(images, own) for one, own in zip(voters, keys, strict=True)]))
-
-
-def mean_probability(logits: Array) -> Array:
-  """Returns the logarithm of the mean probability of (members, …, C) logits.
-
-  >>> jnp.exp(mean_probability(jnp.log(jnp.array([[0.5, 0.5], [0.9, 0.1]])))).round(2).tolist()
-  [0.7..., 0.3...]
-  """
-  return jax.nn.logsumexp(jax.nn.log_softmax(logits), axis=0) - jnp.log(len(logits))
+    logits = jnp.stack([one(images, own) for one, own in zip(voters, keys, strict=True)])
+    return log_mean_probability(logits, axis=0)

@@ -38,7 +38,17 @@ class Committee(nn.Module):
     logits = jnp.stack([network(x, train) for network in self.member], axis=1)
     if each:
       return logits
-    return jax.nn.logsumexp(jax.nn.log_softmax(logits.astype(jnp.float32)), axis=1) - jnp.log(float(self.members))
+    return log_mean_probability(logits.astype(jnp.float32), axis=1)
+
+
+def log_mean_probability(logits: Array, axis: int) -> Array:
+  """Returns the logarithm of the mean probability over the members, which are along `axis` of (…, C) logits.
+
+  >>> mean = jnp.exp(log_mean_probability(jnp.log(jnp.array([[0.5, 0.5], [0.9, 0.1]])), 0))
+  >>> [round(float(part), 2) for part in mean]
+  [0.7, 0.3]
+  """
+  return jax.nn.logsumexp(jax.nn.log_softmax(logits), axis=axis) - jnp.log(float(logits.shape[axis]))
 
 
 MODELS.register("ensemble")(
