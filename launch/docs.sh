@@ -6,4 +6,5 @@ source "$(dirname "${BASH_SOURCE[0]}")/_environment.sh"
 prepare docs
 cd "$root"
 if [ "${1:-}" = serve ]; then exec "$venv/bin/mkdocs" serve; fi
+export NO_MKDOCS_2_WARNING=1 # An advertisement, not a warning of this build.
 exec "$venv/bin/mkdocs" build --strict --quiet
