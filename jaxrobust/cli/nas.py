@@ -78,7 +78,8 @@ MEASURE = {
   "cells": "",
   "data": "cifar10",
   "models": "",
-  "train": TRAIN,
+  "width": 16,
+  "depth": 5,
   "measures": "",
   "projections": 4,
   "n": 64,
@@ -244,12 +245,13 @@ def _measure(argv: list[str]) -> int:
   from jaxrobust.data.registry import load_data
   from jaxrobust.evaluation.nas.run import LoadedCells
   from jaxrobust.nas.measures import MEASURES, measure_cells
+  from jaxrobust.nas.one_program import OneProgram
   from jaxrobust.nas.space import choose_cells
-  from jaxrobust.nas.trainer import program_of
-  from jaxrobust.training.config import make_train_config
+  from jaxrobust.nas.trainer import stored_program
 
   uids, data = choose_cells(config.cells, config.seed), load_data(config.data)
-  program = program_of(make_train_config({"arch": "nb201-0", **config.train.to_dict()}), data.num_classes)
+  fresh = OneProgram(config.width, config.depth, data.num_classes)
+  program = stored_program(Path(config.models) / f"nb201-{uids[0]}") if config.models else fresh
   loaded = LoadedCells(program, config.models) if config.models else None
   images, labels = data.take(np.arange(min(config.n, len(data))))
   trained = None if loaded is None else lambda uid: loaded.train(uid, "")

@@ -117,6 +117,8 @@ OWN = {
     "queries": "cells that each run of a search looks up",
     "columns": "columns to compare, separated by commas; two names as pgd-10@1=pgd@1",
     "measures": "jacobian, hessian-input, hessian-weights, separated by commas; empty for all",
+    "width": "channels of the first stage of cells measured at initialization; trained ones have their own",
+    "depth": "cells per stage, likewise",
     "projections": "random projections for the Jacobian's norm; 0 for the exact norm",
     "measured": "the file that `measure` wrote, to draw measures against robustness; empty for none",
   },

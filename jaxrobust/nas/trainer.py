@@ -173,6 +173,14 @@ def program_of(config: TrainConfig, num_classes: int) -> OneProgram:
   return OneProgram(**dict(config.arch_options), num_classes=num_classes)
 
 
+def stored_program(folder: str | Path) -> OneProgram:
+  """Returns the network of all cells that a trained cell belongs to, by its width, depth and classes."""
+  metadata = read_metadata(folder)
+  if metadata is None:
+    raise InputError(f"no trained cell in {folder}")
+  return OneProgram(**metadata["options"], num_classes=metadata["num_classes"])
+
+
 def load_cell(program: OneProgram, uid: int, folder: str | Path, config: TrainConfig | None = None) -> Any | None:
   """Reads a trained cell as the one program takes it.
 
@@ -192,7 +200,7 @@ def load_cell(program: OneProgram, uid: int, folder: str | Path, config: TrainCo
       raise CellMismatchError(f"{folder} holds a network trained with another config; use another folder or remove it")
   if metadata is None:
     return None
-  held = OneProgram(**metadata["options"], num_classes=metadata["num_classes"])
+  held = stored_program(folder)
   if metadata["arch"] != f"{PREFIX}{uid}" or held != program:
     raise InputError(f"{folder} holds {metadata['arch']} as {held}, not {PREFIX}{uid} as {program}")
   return program.widen(operations_of(uid), load_classifier(folder).variables["module"])

@@ -143,6 +143,16 @@ def test_a_trained_cell_is_read_back_and_another_is_refused(ran):
   refused(3, "another config", *WORDS, *TINY, "--cells=11", f"--out={ran[0]}", "--train.learning_rate=0.2")
 
 
+def test_measures_of_trained_cells_and_of_their_beginnings(ran, tmp_path):
+  words = ("--data=digits32", "--n=8", "--measures=jacobian", "--projections=0", f"--out={tmp_path / 'rows.jsonl'}")
+  code, out, err = call("nas", "measure", "--cells=0,11", f"--models={ran[0] / 'models'}", *words)
+  assert code == 0, err
+  rows = [json.loads(line) for line in out.splitlines()]
+  assert (tmp_path / "rows.jsonl").read_text() == out and [row["uid"] for row in rows] == [0, 11]
+  assert all(row["jacobian gradients"] == 10 and row["jacobian"] > 0 for row in rows)
+  assert all(row["jacobian"] != row["jacobian init"] for row in rows)
+
+
 def test_bad_requests_are_refused_before_anything_is_trained(tmp_path):
   for reason, *words in (
     ("say which cells",),
