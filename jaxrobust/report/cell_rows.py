@@ -229,7 +229,8 @@ def _all_steps(config: Mapping[str, Any]) -> int:
   counts = (
     [stage.get("num_steps") for stage in stages if isinstance(stage, Mapping)] if isinstance(stages, list) else []
   )
-  return sum(counts) if all(type(count) is int and 0 < count < MOST_STEPS for count in counts) else 0
+  known = [count for count in counts if type(count) is int and 0 < count < MOST_STEPS]
+  return sum(known) if len(known) == len(counts) else 0
 
 
 def _flags(array: np.ndarray | None) -> np.ndarray | None:
