@@ -47,6 +47,7 @@ _MEANINGS = {
   "basis": "of the search: pixel or dct",
   "gamma": "by which the radius grows or shrinks",
   "final_gamma": "what gamma falls to",
+  "threat": "the network whose features measure distances; the attacked one's own by default",
 }
 _OWN = {
   "cw": {
@@ -114,6 +115,19 @@ _OWN = {
   "admix": {"mixed": "other images that are mixed in", "portion": "of them"},
   "ssa": {"spectra": "copies for a gradient", "rho": "change of the frequencies", "noise": "in pixel values"},
   "tim": {"kernel": "pixels along a side, of the smoothing", "sigma": "of the smoothing, in pixels"},
+  "lpa": {
+    "num_steps": "steps of a round",
+    "rounds": "each with ten times the weight of the bound, where it was left",
+  },
+  "ppgd": {
+    "cg_steps": "iterations of conjugate gradients at the most",
+    "exact": "products with the Jacobian by forward derivatives instead of differences",
+  },
+  "recolor": {"learning_rate": "Adam's, in color", "smoothness": "weight of differences between neighbors"},
+  "stadv": {
+    "learning_rate": "Adam's, in coordinates from -1 to 1",
+    "smoothness": "weight of differences between neighbors",
+  },
   "uap": {"images": "that it is trained on", "epochs": "over them", "batch": "images of a step"},
   "vmi-fgsm": {"beta": "side of the neighborhood, relative to eps"},
 }
@@ -129,7 +143,10 @@ class Parameter(NamedTuple):
 
 
 class AttackCard(NamedTuple):
-  """All that is known of an attack by name; `cost` is in forward and backward passes of a step."""
+  """All that is known of an attack by name; `cost` is in forward and backward passes of a step.
+
+  `norms` are those it can be made for, or the name of its own threat where that is no norm.
+  """
 
   name: str
   summary: str
@@ -166,7 +183,7 @@ def describe_attack(name: str) -> AttackCard:
     name,
     (inspect.getdoc(build) or "").split("\n")[0],
     parameters,
-    tuple(norm for norm in _NORMS if _takes(build, norm)),
+    tuple(norm for norm in _NORMS if _takes(build, norm)) or (stages[0].threat.name,),
     "untargeted (chooses its own targets)" if ranked else "untargeted, targeted",
     ", ".join(dict.fromkeys(contract.access for contract in contracts)),
     "the closest success" if all(contract.minimal for contract in contracts) else "a success within eps",

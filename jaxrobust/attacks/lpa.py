@@ -145,5 +145,14 @@ class FastLPA:
     return state.image
 
 
-ATTACKS.register("lpa")(LPA)
+@ATTACKS.register("lpa")
+def lagrangian_attack(num_steps: int = 40, rounds: int = 5, loss: str = "margin-1", threat: Any = OWN) -> LPA:
+  """Descends a Lagrangian of the margin and the perceptual bound; `num_steps` are those of one round.
+
+  >>> lagrangian_attack(10, 3).num_steps
+  30
+  """
+  return LPA(num_steps, rounds, loss, threat)
+
+
 ATTACKS.register("fast-lpa")(FastLPA)

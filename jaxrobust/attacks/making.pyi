@@ -288,7 +288,7 @@ def make_attack(
 def make_attack(
   name: Literal["lpa"],
   *,
-  steps: int = ...,
+  num_steps: int = ...,
   rounds: int = ...,
   loss: str = ...,
   threat: Any = ...,

@@ -90,9 +90,10 @@ def test_calls_that_are_no_calls_are_refused_in_one_line():
   classifier = testing.fixture()
   images, labels = testing.examples(classifier, 4)
   cases = [
-    ((classifier, [images, labels]), r"data is a list; pass .* a tuple \(images, labels\)"),
-    ((classifier, (images, labels, labels)), "data is a tuple"),
-    ((classifier, images), "data is a ndarray"),
+    ((classifier, [labels, images]), r"must be \(N, H, W, C\)|images"),
+    ((classifier, (images, labels, labels)), r"an example is a ndarray; pass .* \(images, labels\)"),
+    ((classifier, images), "an example is a ndarray"),
+    ((classifier, 3.5), r"data is a float; pass .* \(images, labels\)"),
     ((lambda x: x, (images, labels)), "classifier is a function; wrap it with Classifier.from_function"),
     ((classifier, (images, labels[:2])), "4 images but 2 labels"),
   ]

@@ -51,8 +51,6 @@ PERCEPTUAL = {
 # Which of them are bounded in features, and by which networks: that of the paper, and what stands in for it.
 FEATURES = ("ppgd", "lpa")
 PUBLISHED, STAND_IN = "lpips-alexnet", "lpips-cifar10-alexnet-half"
-# What LPA calls the steps of a round.
-_STEPS = {"lpa": "steps"}
 THREATS = 2 + len(PERCEPTUAL)
 SMALL_STEPS = 4
 
@@ -106,9 +104,7 @@ def _threats(setting: Setting) -> list[SuiteEntry]:
   entries = [attack_entry("mm5", eps, norm=norm, **steps) for norm, eps in unforeseen]
   measured = _network(setting)
   for name, (eps, short, long) in PERCEPTUAL.items():
-    numbers: dict[str, Any] = {
-      _STEPS.get(name, "num_steps"): SMALL_STEPS if setting.small else long if large else short
-    }
+    numbers: dict[str, Any] = {"num_steps": SMALL_STEPS if setting.small else long if large else short}
     if name in FEATURES:
       if isinstance(measured, str):
         continue

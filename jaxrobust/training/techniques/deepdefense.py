@@ -33,7 +33,7 @@ from jaxrobust.training.techniques.objectives import soft_cross_entropy
 _SMALLEST = 1e-6
 
 
-class Boundary(NamedTuple):
+class NearestBoundary(NamedTuple):
   """Where DeepFool's way ends; one row per image.
 
   Attributes:
@@ -52,7 +52,7 @@ class Boundary(NamedTuple):
   reached: Array
 
 
-def find_boundary(classifier: Classifier, image: Array, label: Array, key: Array, steps: int) -> Boundary:
+def find_boundary(classifier: Classifier, image: Array, label: Array, key: Array, steps: int) -> NearestBoundary:
   """Returns where DeepFool leaves the right class of one image, or comes to it."""
   attack, model = DeepFool("l2", steps, refine=False), ImageLogits(classifier, key)
   predicted = jnp.argmax(model(image))
@@ -72,10 +72,10 @@ def find_boundary(classifier: Classifier, image: Array, label: Array, key: Array
   size, move = jnp.linalg.norm(image), found - image
   length = jnp.linalg.norm(move)
   slope = jnp.sum(normal * move) / jnp.maximum(length, _SMALLEST)
-  return Boundary(found, jnp.minimum(length / size, 1.0), slope * size, right, left, reached)
+  return NearestBoundary(found, jnp.minimum(length / size, 1.0), slope * size, right, left, reached)
 
 
-def deepdefense_regularizer(logits: Array, boundary: Boundary, right_scale: float, wrong_scale: float) -> Array:
+def deepdefense_regularizer(logits: Array, boundary: NearestBoundary, right_scale: float, wrong_scale: float) -> Array:
   """Returns R per example; `logits` are those at x', through which the gradient flows."""
   left, reached = (jnp.take_along_axis(logits, c[:, None], 1)[:, 0] for c in (boundary.left, boundary.reached))
   gap = reached - left
@@ -106,7 +106,7 @@ class DeepDefense(Objective):
     if min(self.weight, self.right_scale, self.wrong_scale) < 0 or self.steps < 1:
       raise InputError("weight, right_scale and wrong_scale must not be negative, and there is at least one step")
 
-  def craft(self, batch: Batch, context: Context) -> Boundary:
+  def craft(self, batch: Batch, context: Context) -> NearestBoundary:
     find = jax.vmap(lambda image, label, key: find_boundary(context.classifier, image, label, key, self.steps))
     return jax.lax.stop_gradient(find(batch.images, jnp.argmax(batch.targets, axis=-1), batch.keys))
 
