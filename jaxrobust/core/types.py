@@ -89,6 +89,11 @@ class Cost(NamedTuple):
   threat_forward: int = 0
   threat_backward: int = 0
 
+  def __repr__(self) -> str:
+    """Leaves out what only threats with a network have, where there is none."""
+    shown = self._asdict() if self.threat_forward or self.threat_backward else dict(list(self._asdict().items())[:3])
+    return f"Cost({', '.join(f'{name}={value}' for name, value in shown.items())})"
+
 
 @runtime_checkable
 class Attack(Protocol):

@@ -98,7 +98,7 @@ def test_layouts_programs_and_targets(attack):
 def test_confidence_is_a_margin_of_the_result(norm):
   classifier = fixture()
   images, labels = examples(classifier)
-  attack = CW(norm, confidence=1.0, steps=60)
+  attack = CW(norm, confidence=1.0, num_steps=60)
   result = attack_images(attack, classifier, images, labels, options=md.slots(16))
   logits = np.sort(np.asarray(classifier(jnp.asarray(result.images))), axis=1)
   assert result.success.all() and (logits[:, -1] - logits[:, -2]).min() > 0.99
@@ -117,7 +117,7 @@ def test_names_and_parameters():
   with pytest.raises(UnknownNameError):
     CW("l1")
   with pytest.raises(InputError, match="1 step"):
-    CW(steps=0)
+    CW(num_steps=0)
 
 
 @realdata.needs_data

@@ -161,8 +161,10 @@ def test_no_steps_and_unknown_norms_are_refused(build):
 def test_unknown_attacks_and_parameters_get_the_nearest_names():
   with pytest.raises(UnknownNameError, match="unknown attack 'pgdd'; did you mean 'pgd'"):
     make_attack("pgdd")
-  with pytest.raises(UnknownNameError, match=r"unknown parameter of attack 'pgd' 'steps'; did you mean .*'num_steps'"):
-    make_attack("pgd", steps=5)
+  with pytest.raises(
+    UnknownNameError, match=r"unknown parameter of attack 'pgd' 'num_step'; did you mean .*'num_steps'"
+  ):
+    make_attack("pgd", num_step=5)
 
 
 COUNT = 300

@@ -28,6 +28,7 @@ def image_at(distance: float) -> np.ndarray:
   return np.array([[[0.5 + distance / np.sqrt(2), 0.5 - distance / np.sqrt(2)]]], np.float32)
 
 
+@pytest.mark.smoke
 def test_clopper_pearson_covers() -> None:
   draw = np.random.default_rng(0)
   for probability in (0.6, 0.95):

@@ -184,7 +184,7 @@ def test_attack_writes_the_documented_arrays(tiny, tmp_path, targets):
     arrays = dict(data)
   types = {
     "images": "float32", "labels": "int32", "success": "bool", "distance": "float32",
-    "queries": "int64", "correct": "bool", "nan": "int32", "robust": "bool",
+    "queries": "int64", "correct": "bool", "nan": "int32", "flat": "int32", "robust": "bool",
   }  # fmt: skip
   assert {name: str(array.dtype) for name, array in arrays.items()} == types
   assert arrays["images"].shape == (20, 32, 32, 3) and all(len(array) == 20 for array in arrays.values())

@@ -28,7 +28,9 @@ def test_every_list_has_names_in_one_column_and_a_text_beside_each(kind):
 
 def test_a_pattern_chooses_and_no_kind_is_a_usage_line():
   assert [name for name, _ in listing._entries("attacks", "apgd-*")] == ["apgd-ce", "apgd-dlr", "apgd-t"]
-  assert call("list")[:2] == call("list", "--help")[:2] == (0, f"jaxrobust list {'|'.join(listing.KINDS)} [PATTERN]\n")
+  code, usage, _ = call("list")
+  assert (code, usage) == call("list", "--help")[:2] and code == 0
+  assert usage.startswith(f"jaxrobust list {'|'.join(listing.KINDS)} [PATTERN]\njaxrobust list attacks NAME ")
 
 
 def test_convert_hands_its_options_over_and_says_what_it_did(monkeypatch):
@@ -36,15 +38,17 @@ def test_convert_hands_its_options_over_and_says_what_it_did(monkeypatch):
 
   def convert(checkpoint, arch, out, **options):
     asked.update(checkpoint=checkpoint, arch=arch, out=out, **options)
-    return SimpleNamespace(mean=(0.5,), std=(0.25,), params=1234567, normalization="from the checkpoint", folder=out)
+    about = {"params": 1234567, "normalization": "from the checkpoint", "notes": ("takes the EMA",)}
+    return SimpleNamespace(mean=(0.5,), std=(0.25,), folder=out, **about)
 
   monkeypatch.setattr(conversion, "convert_checkpoint", convert)
   words = ("--arch=resnet20", "--out=net", "--num_classes=7", "--mean=0.5,0.4,0.3", "--options.width=2", "--key=ema")
   code, out, err = call("convert", "file.pth", *words)
   assert (code, err) == (0, "") and "1,234,567 parameters" in out and "saved in net" in out
+  assert "takes the EMA" in out
   assert asked == {
     "checkpoint": "file.pth", "arch": "resnet20", "out": "net", "num_classes": 7, "sha256": "", "key": "ema",
-    "mean": (0.5, 0.4, 0.3), "std": None, "options": {"width": 2},
+    "mean": (0.5, 0.4, 0.3), "std": None, "options": {"width": 2}, "size": None, "check": "",
   }  # fmt: skip
 
 
@@ -74,8 +78,9 @@ def test_convert_names_what_is_missing(words, missing):
 def test_report_takes_several_folders_and_plots_where_it_can(monkeypatch, plots, there, made):
   asked = []
 
-  def write(root, out, *, also, plots):
+  def write(root, out, *, also, plots, url):
     asked.append((root, out, list(also), plots))
+    assert url == ""
     return SimpleNamespace(
       problems=["a: damaged"], models=2, cells=3, suites=0, zoos=0, boards=1, plots=4, page=f"{out}/index.html"
     )

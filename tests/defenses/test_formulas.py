@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.defenses.registry import make_defense
@@ -13,6 +14,7 @@ IMAGE = np.random.default_rng(0).integers(0, 256, (32, 32, 3), np.uint8)
 KEYS = jax.random.split(jax.random.key(0), 200)
 
 
+@pytest.mark.smoke
 def test_bit_depth_has_equal_bins():
   values = jnp.asarray(np.linspace(0, 1, 4001, dtype=np.float32))
   levels, counts = np.unique(np.asarray(make_defense("bit-depth").transform(values, None)), return_counts=True)

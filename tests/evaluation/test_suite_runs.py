@@ -100,7 +100,7 @@ def test_a_second_run_computes_nothing_and_says_so(classifier, out, monkeypatch)
   monkeypatch.setattr(scheduler.Engine, "turn", lambda self: 1 / 0)
   lines: list[str] = []
   report = run(classifier, "oodrb,small", out, announce=lines.append, eps="4/255")
-  assert "28 of them there already" in lines[0] and len(report.results) == 28
+  assert "32 of them there already" in lines[0] and len(report.results) == 32
 
 
 def test_nas_cells_have_matrices(classifier, out):

@@ -20,6 +20,7 @@ def loop():
   return parse_module((TEXTS / "tpu_loop.txt").read_text())
 
 
+@pytest.mark.smoke
 def test_a_loop_counts_as_often_as_its_condition_lets_it_run(loop):
   once, often = text_costs(loop, False), text_costs(loop, True)
   conv = 2 * 16 * 56 * 56 * 64 * (3 * 3 * 64)  # Of one trip.

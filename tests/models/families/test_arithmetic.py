@@ -23,6 +23,7 @@ FAMILIES = {
   "densenet": "cifar-densenet121",
   "dla": "cifar-dla",
   "efficientnet": "efficientnet_lite0",
+  "ensembles": "ensemble",
   "googlenet": "cifar-googlenet",
   "inception": "cifar-inception_v3",
   "mixer": "mixer_b16_224",
