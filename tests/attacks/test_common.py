@@ -46,19 +46,24 @@ def small(name: str, norm: str):
     return None
 
 
-def marks(attack, norm: str) -> list:
-  """Attacks composed of the same pieces: those that have all of them between them are enough for every day."""
+NORMS = ("linf", "l2", "l1")
+
+
+def marks(attack, name: str, norm: str) -> list:
+  """The first norm is for every day; of attacks of the same pieces, those that have all of them between them."""
   pieces = [getattr(attack, piece) for piece in getattr(attack, "pieces", ())]
   usual = not any(pieces) or (norm == "linf" and attack.name in ("dim", "vni-fgsm", "admix"))
-  return [] if usual else [pytest.mark.slow]
+  if not usual:
+    return [pytest.mark.slow]
+  return [] if norm == next(one for one in NORMS if small(name, one) is not None) else [pytest.mark.ci]
 
 
 # The authors' settings of an attack are other numbers in the same programs.
 TABLE = [
-  pytest.param(attack, id=attack_id(attack), marks=marks(attack, norm))
+  pytest.param(attack, id=attack_id(attack), marks=marks(attack, name, norm))
   for name in list_attacks()
   if not name.endswith("-authors")
-  for norm in ("linf", "l2", "l1")
+  for norm in NORMS
   if (attack := small(name, norm)) is not None
   and not hasattr(attack, "stages")
   and not isinstance(attack, UAP)  # Not trained yet.

@@ -39,6 +39,7 @@ def check(found: dict, attacks) -> None:
     assert not found["found"][name]["differ"], (name, found["found"][name]["differ"])
 
 
+@pytest.mark.ci
 def test_a_gradient_a_query_and_a_minimal_attack_in_every_layout():
   found = run(*FEW)
   check(found, FEW)

@@ -61,7 +61,7 @@ def test_random_projections_are_unbiased():
   np.testing.assert_allclose(found.squared, dense_jacobian_norms(), rtol=0.15)
 
 
-@pytest.mark.parametrize("classifier", [native, wide])
+@pytest.mark.parametrize("classifier", [native, pytest.param(wide, marks=pytest.mark.ci)])
 def test_the_input_hessian_has_the_eigenvalue_of_the_dense_matrix(classifier):
   one = lambda x, y: loss(native(), x.reshape(1, 8, 8, 3), y[None])
   dense = jax.jit(jax.vmap(jax.jacrev(jax.grad(one))))(IMAGES.reshape(3, -1), LABELS)
