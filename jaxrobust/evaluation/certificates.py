@@ -48,8 +48,8 @@ def proved_radii_of(job: Job, source: ShareSource) -> np.ndarray | None:
   norm, eps = job.entry.schedule.stages[0].attack.threat.name, job.entry.eps
   minimal = job.entry.schedule.minimal
   budget = math.inf if minimal or eps is None else eps.value
-  ids = (int(source.positions[0]), len(source)) if len(source) else (0, 0)
-  key = job.config["data_fingerprint"], job.config["certify"]["method"], norm, budget, ids
+  examples = source.positions.tobytes()
+  key = job.config["data_fingerprint"], job.config["certify"]["method"], norm, budget, examples
   known = job.context.certificates
   if key not in known:
     known[key] = _prove(job, source, norm, budget)

@@ -90,7 +90,7 @@ def test_calls_that_are_no_calls_are_refused_in_one_line():
   classifier = testing.fixture()
   images, labels = testing.examples(classifier, 4)
   cases = [
-    ((classifier, [labels, images]), r"must be \(N, H, W, C\)|images"),
+    ((classifier, [labels, images]), r"images have the shape \(4,\); expected \(N, H, W, C\)"),
     ((classifier, (images, labels, labels)), r"an example is a ndarray; pass .* \(images, labels\)"),
     ((classifier, images), "an example is a ndarray"),
     ((classifier, 3.5), r"data is a float; pass .* \(images, labels\)"),

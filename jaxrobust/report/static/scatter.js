@@ -65,14 +65,14 @@ JR.scatter = (() => {
       ticksBetween(x0, x1).map((v) => [s("line", { class: "grid", y1: top, y2: height - bottom, x1: x(v), x2: x(v) }), s("text", { x: x(v), y: height - bottom + 16, "text-anchor": "middle" }, String(v))]),
     ];
     const colors = places(models.map((one) => one.technique), COLORS), shapes = places(models.map((one) => one.family), SHAPES.length);
-    const labels = models.length > LABELS ? [] : spread(distinct(models.map((one) => one.name)).map((text, at) => ({ text: text.slice(0, 26), px: x(models[at].clean[0]), py: y(models[at].robust[0]) + 4 })), width);
-    const names = distinct(models.map((one) => one.name));
+    const names = distinct(models.map((one) => one.name)).map((text) => text.slice(0, 26));
+    const labels = models.length > LABELS ? [] : spread(names.map((text, at) => ({ text, px: x(models[at].clean[0]), py: y(models[at].robust[0]) + 4 })), width);
     const marks = models.map((one, at) => {
       const [c, r] = [one.clean, one.robust], look = `c${colors.of(one.technique)}`, fill = `f${colors.of(one.technique)}`;
       const whiskers = models.length <= WHISKERS ? [s("line", { class: `whisker ${look}`, x1: x(c[1]), x2: x(c[2]), y1: y(r[0]), y2: y(r[0]) }), s("line", { class: `whisker ${look}`, x1: x(c[0]), x2: x(c[0]), y1: y(r[1]), y2: y(r[2]) })] : null;
       const told = `${one.name}\n${one.technique}, ${one.family}\nclean ${percent(c[0])} % (${percent(c[1])}–${percent(c[2])}), robust ${percent(r[0])} % (${percent(r[1])}–${percent(r[2])})`;
       return s("a", { href: one.href }, whiskers, s("path", { class: `dot ${look} ${fill}`, transform: `translate(${x(c[0])} ${y(r[0])})`, d: SHAPES[shapes.of(one.family)](4.5) }, s("title", {}, told)),
-        labels[at] ? s("text", { class: "label", x: labels[at][0], y: labels[at][1] }, names[at].slice(0, 26)) : null);
+        labels[at] ? s("text", { class: "label", x: labels[at][0], y: labels[at][1] }, names[at]) : null);
     });
     const middle = (height - bottom + top) / 2;
     const drawing = s("svg", { viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": "Clean against robust accuracy; the values are in the table below" }, grid, marks,
