@@ -25,11 +25,11 @@ import jax
 import jax.numpy as jnp
 
 from jaxrobust.attacks import losses
-from jaxrobust.attacks.perceptual_steps import check_perceptual, finite, noisy_start, project
-from jaxrobust.attacks.registry import ATTACKS, check_steps
+from jaxrobust.attacks.perceptual_steps import PerceptualAttack, finite, noisy_start, project
+from jaxrobust.attacks.registry import ATTACKS
 from jaxrobust.core.gradients import loss_and_grad
 from jaxrobust.core.lpips import OWN, Lpips, length
-from jaxrobust.core.types import Access, Array, Cost, LogitsFn, Probe, Problem
+from jaxrobust.core.types import Array, Cost, LogitsFn, Probe, Problem
 
 REACH = 0.1
 
@@ -68,7 +68,7 @@ def descend(
 
 
 @dataclass(frozen=True)
-class LPA:
+class LPA(PerceptualAttack):
   """Descends a Lagrangian of the margin and the perceptual bound, in rounds of a growing weight.
 
   Example:
@@ -81,14 +81,7 @@ class LPA:
   loss: str = "margin-1"
   threat: Any = OWN
   name: str = "lpa"
-  minimal: ClassVar[bool] = False
-  access: ClassVar[Access] = "gradient"
-  may_leave_ball: ClassVar[bool] = True
   cost: ClassVar[Cost] = Cost(1, 1, threat_forward=2, threat_backward=1)
-
-  def __post_init__(self) -> None:
-    check_steps(self.num_steps)
-    check_perceptual(self.threat)
 
   @property
   def num_steps(self) -> int:
@@ -108,27 +101,16 @@ class LPA:
     weight = jnp.where(heavier, 10.0 * state.weight, state.weight)
     return LPAState(image, state.anchor, weight, state.step + 1), made.probe
 
-  def candidate(self, problem: Problem, state: LPAState) -> Array:
-    del problem
-    return state.image
-
 
 @dataclass(frozen=True)
-class FastLPA:
+class FastLPA(PerceptualAttack):
   """Makes one round of LPA without a projection: for training, because its last point may lie outside."""
 
   num_steps: int = 10
   loss: str = "margin"
   threat: Any = OWN
   name: str = "fast-lpa"
-  minimal: ClassVar[bool] = False
-  access: ClassVar[Access] = "gradient"
-  may_leave_ball: ClassVar[bool] = True
   cost: ClassVar[Cost] = Cost(1, 1, threat_forward=2, threat_backward=1)
-
-  def __post_init__(self) -> None:
-    check_steps(self.num_steps)
-    check_perceptual(self.threat)
 
   def init(self, problem: Problem) -> LPAState:
     anchor = self.threat.embed(problem.image)
@@ -139,10 +121,6 @@ class FastLPA:
     weighed = state._replace(weight=10.0 * 0.1 ** (1.0 - share))
     made = descend(self.threat, self.loss, model, problem, weighed, problem.eps * 0.1**share, 1e-4)
     return weighed._replace(image=made.image, step=state.step + 1), made.probe
-
-  def candidate(self, problem: Problem, state: LPAState) -> Array:
-    del problem
-    return state.image
 
 
 @ATTACKS.register("lpa")

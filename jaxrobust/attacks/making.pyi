@@ -21,10 +21,12 @@ from jaxrobust.attacks.mim import MIM
 from jaxrobust.attacks.nattack import NAttack
 from jaxrobust.attacks.nes import NES
 from jaxrobust.attacks.opt import OPT
+from jaxrobust.attacks.patch import PatchPGD
 from jaxrobust.attacks.pgd import PGD
 from jaxrobust.attacks.ppgd import PPGD
 from jaxrobust.attacks.rays import RayS
 from jaxrobust.attacks.recolor import ReColor
+from jaxrobust.attacks.rigid import RigidGrid, RigidRandom
 from jaxrobust.attacks.schedule import Cascade
 from jaxrobust.attacks.sign_opt import SignOPT
 from jaxrobust.attacks.signhunter import SignHunter
@@ -34,6 +36,7 @@ from jaxrobust.attacks.square import Square
 from jaxrobust.attacks.stadv import StAdv
 from jaxrobust.attacks.surfree import SurFree
 from jaxrobust.attacks.uap import UAP
+from jaxrobust.attacks.unforeseen.ascent import SceneAscent
 from jaxrobust.attacks.zoo import ZOO
 
 @overload
@@ -200,6 +203,15 @@ def make_attack(
 ) -> EAD: ...
 @overload
 def make_attack(
+  name: Literal["elastic"],
+  *,
+  num_steps: int = ...,
+  step_length: float = ...,
+  factor: int = ...,
+  loss: str = ...,
+) -> SceneAscent: ...
+@overload
+def make_attack(
   name: Literal["evolutionary"],
   *,
   norm: str = ...,
@@ -266,6 +278,18 @@ def make_attack(
 ) -> FMN: ...
 @overload
 def make_attack(
+  name: Literal["gabor"],
+  *,
+  num_steps: int = ...,
+  step_length: float = ...,
+  kernel: int = ...,
+  sides: int = ...,
+  sigma: float = ...,
+  density: float = ...,
+  loss: str = ...,
+) -> SceneAscent: ...
+@overload
+def make_attack(
   name: Literal["geoda"],
   *,
   norm: str = ...,
@@ -276,6 +300,15 @@ def make_attack(
 ) -> GeoDA: ...
 @overload
 def make_attack(
+  name: Literal["glitch"],
+  *,
+  num_steps: int = ...,
+  step_length: float = ...,
+  lines: int = ...,
+  loss: str = ...,
+) -> SceneAscent: ...
+@overload
+def make_attack(
   name: Literal["hopskipjump"],
   *,
   norm: str = ...,
@@ -284,6 +317,26 @@ def make_attack(
   most_probes: int = ...,
   gamma: float = ...,
 ) -> HopSkipJump: ...
+@overload
+def make_attack(
+  name: Literal["jpeg"],
+  *,
+  num_steps: int = ...,
+  step_length: float = ...,
+  block: int = ...,
+  loss: str = ...,
+) -> SceneAscent: ...
+@overload
+def make_attack(
+  name: Literal["kaleidoscope"],
+  *,
+  num_steps: int = ...,
+  step_length: float = ...,
+  shapes: int = ...,
+  size: int = ...,
+  transparency: float = ...,
+  loss: str = ...,
+) -> SceneAscent: ...
 @overload
 def make_attack(
   name: Literal["lpa"],
@@ -405,6 +458,15 @@ def make_attack(
 ) -> OPT: ...
 @overload
 def make_attack(
+  name: Literal["patch"],
+  *,
+  num_steps: int = ...,
+  locations: int = ...,
+  step_length: float = ...,
+  loss: str = ...,
+) -> PatchPGD: ...
+@overload
+def make_attack(
   name: Literal["pgd"],
   *,
   norm: str = ...,
@@ -413,6 +475,15 @@ def make_attack(
   random_start: bool = ...,
   loss: str = ...,
 ) -> PGD: ...
+@overload
+def make_attack(
+  name: Literal["pixel"],
+  *,
+  num_steps: int = ...,
+  step_length: float = ...,
+  side: int = ...,
+  loss: str = ...,
+) -> SceneAscent: ...
 @overload
 def make_attack(
   name: Literal["ppgd"],
@@ -440,6 +511,23 @@ def make_attack(
   smoothness: float = ...,
   loss: str = ...,
 ) -> ReColor: ...
+@overload
+def make_attack(
+  name: Literal["rigid-grid"],
+  *,
+  angles: int = ...,
+  shifts: int = ...,
+  angle: float = ...,
+  shift: float = ...,
+) -> RigidGrid: ...
+@overload
+def make_attack(
+  name: Literal["rigid-random"],
+  *,
+  num_steps: int = ...,
+  angle: float = ...,
+  shift: float = ...,
+) -> RigidRandom: ...
 @overload
 def make_attack(
   name: Literal["si-ni-fgsm"],
@@ -491,6 +579,19 @@ def make_attack(
   length: float = ...,
   frequencies: int | None = ...,
 ) -> SimBA: ...
+@overload
+def make_attack(
+  name: Literal["snow"],
+  *,
+  num_steps: int = ...,
+  step_length: float = ...,
+  flake: int = ...,
+  layers: int = ...,
+  grid: int = ...,
+  blur: int = ...,
+  whitening: float = ...,
+  loss: str = ...,
+) -> SceneAscent: ...
 @overload
 def make_attack(
   name: Literal["spsa"],
@@ -603,6 +704,17 @@ def make_attack(
   neighbors: int = ...,
   beta: float = ...,
 ) -> MIM: ...
+@overload
+def make_attack(
+  name: Literal["wood"],
+  *,
+  num_steps: int = ...,
+  step_length: float = ...,
+  resolution: int = ...,
+  rings: int = ...,
+  power: int = ...,
+  loss: str = ...,
+) -> SceneAscent: ...
 @overload
 def make_attack(
   name: Literal["zoo"],

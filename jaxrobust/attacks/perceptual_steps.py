@@ -7,15 +7,15 @@ of all so far, which makes steps ever shorter; and the bisection returns the las
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from jaxrobust.attacks.registry import check_steps
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.lpips import Lpips, length
-from jaxrobust.core.threat import Threat
-from jaxrobust.core.types import Array, Problem
+from jaxrobust.core.types import Access, Array, Problem
 
 NOISE = 0.01
 NEWTON_STEPS = 10
@@ -23,10 +23,27 @@ BISECTIONS = 10
 OVERSHOOT = 0.1
 
 
-def check_perceptual(threat: Threat) -> None:
-  """Refuses threats that have no features."""
-  if not isinstance(threat, Lpips):
-    raise InputError(f"threat must be a perceptual one such as Lpips(), got {threat!r}")
+class PerceptualAttack:
+  """What attacks within a perceptual distance share; a frozen dataclass derives from it. Their states have `image`."""
+
+  threat: Any
+  minimal: ClassVar[bool] = False
+  access: ClassVar[Access] = "gradient"
+  may_leave_ball: ClassVar[bool] = True
+
+  @property
+  def num_steps(self) -> int:
+    raise NotImplementedError
+
+  def __post_init__(self) -> None:
+    check_steps(self.num_steps)
+    if not isinstance(self.threat, Lpips):
+      raise InputError(f"threat must be a perceptual one such as Lpips(), got {self.threat!r}")
+
+  def candidate(self, problem: Problem, state: Any) -> Array:
+    del problem
+    image: Array = state.image
+    return image
 
 
 def noisy_start(problem: Problem) -> Array:

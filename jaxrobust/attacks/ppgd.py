@@ -17,17 +17,17 @@ residual of a batch decide for all), and those of `perceptual_steps`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from jaxrobust.attacks import losses
-from jaxrobust.attacks.perceptual_steps import BISECTIONS, NEWTON_STEPS, check_perceptual, finite, noisy_start, project
-from jaxrobust.attacks.registry import ATTACKS, check_steps
+from jaxrobust.attacks.perceptual_steps import BISECTIONS, NEWTON_STEPS, PerceptualAttack, finite, noisy_start, project
+from jaxrobust.attacks.registry import ATTACKS
 from jaxrobust.core.gradients import loss_and_grad
 from jaxrobust.core.lpips import OWN, length
-from jaxrobust.core.types import Access, Array, Cost, LogitsFn, Probe, Problem
+from jaxrobust.core.types import Array, Cost, LogitsFn, Probe, Problem
 
 FLAT = 1e-4
 SOLVED = 0.1
@@ -41,7 +41,7 @@ class PPGDState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PPGD:
+class PPGD(PerceptualAttack):
   """Steepest steps under the metric of a network's features, projected.
 
   Example:
@@ -55,13 +55,6 @@ class PPGD:
   loss: str = "margin-1"
   threat: Any = OWN
   name: str = "ppgd"
-  minimal: ClassVar[bool] = False
-  access: ClassVar[Access] = "gradient"
-  may_leave_ball: ClassVar[bool] = True
-
-  def __post_init__(self) -> None:
-    check_steps(self.num_steps)
-    check_perceptual(self.threat)
 
   @property
   def cost(self) -> Cost:
@@ -90,10 +83,6 @@ class PPGD:
     image = jnp.where(moves, moved, state.image)
     image = project(self.threat, state.anchor, problem.image, image, problem.eps)
     return PPGDState(image, state.anchor), point.probe._replace(distance=length(seen - state.anchor))
-
-  def candidate(self, problem: Problem, state: PPGDState) -> Array:
-    del problem
-    return state.image
 
 
 class _Solution(NamedTuple):

@@ -17,18 +17,17 @@ from __future__ import annotations
 import functools
 import itertools
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxrobust.attacks import luv, witness_descent
-from jaxrobust.attacks.registry import ATTACKS, check_steps
-from jaxrobust.attacks.witness_descent import AdamState, WitnessThreat, unchanged_at_zero
-from jaxrobust.core.errors import InputError
+from jaxrobust.attacks import luv
+from jaxrobust.attacks.registry import ATTACKS
+from jaxrobust.attacks.witness_descent import AdamDescent, WitnessThreat, check_colors, unchanged_at_zero
 from jaxrobust.core.threat import Threat
-from jaxrobust.core.types import Access, Array, Cost, LogitsFn, Probe, Problem
+from jaxrobust.core.types import Array
 
 SHAPE = (16, 32, 32)
 
@@ -65,29 +64,30 @@ class ColorTable(WitnessThreat):
   Example:
     >>> image = jnp.full((2, 2, 3), 0.4)
     >>> darker = jnp.zeros((16, 32, 32, 3)).at[..., 0].set(-0.1)
-    >>> bool(jnp.all(ColorTable().render(image, darker) < 0.35))
+    >>> bool(jnp.all(ColorTable().draw(image, darker, jax.random.key(0), 1) < 0.35))
     True
   """
 
   name: str = "color"
 
   def identity(self, image: Array) -> Array:
-    if image.shape[-1] != 3:
-      raise InputError(f"a color table needs images of three channels, got {image.shape[-1]}")
+    check_colors(image, "a color table")
     return jnp.zeros((*SHAPE, 3))
 
-  def project(self, image: Array, witness: Array, eps: Array) -> Array:
+  def project(self, image: Array, offset: Array, eps: Array) -> Array:
     del image
-    shown = luv.from_rgb(luv.to_rgb(jnp.clip(_identity() + witness, 0.0, 1.0)))
+    shown = luv.from_rgb(luv.to_rgb(jnp.clip(_identity() + offset, 0.0, 1.0)))
     return jnp.clip(shown - _identity(), -eps, eps)
 
-  def render(self, original: Array, witness: Any) -> Array:
-    changed = luv.to_rgb(look_up(_identity() + witness, luv.from_rgb(original)))
-    return unchanged_at_zero(original, changed, witness)
+  def draw(self, image: Array, offset: Array, key: Array, drawing: Array) -> Array:
+    del key, drawing
+    changed = luv.to_rgb(look_up(jnp.asarray(_identity()) + offset, luv.from_rgb(image)))
+    return unchanged_at_zero(image, changed, offset)
 
 
+@ATTACKS.register("recolor")
 @dataclass(frozen=True)
-class ReColor:
+class ReColor(AdamDescent):
   """Changes colors by one smooth function for the whole image.
 
   Example:
@@ -100,23 +100,4 @@ class ReColor:
   smoothness: float = 0.0036
   loss: str = "margin"
   name: str = "recolor"
-  threat: ClassVar[Threat] = ColorTable()
-  minimal: ClassVar[bool] = False
-  access: ClassVar[Access] = "gradient"
-  cost: ClassVar[Cost] = Cost()
-
-  def __post_init__(self) -> None:
-    check_steps(self.num_steps)
-
-  def init(self, problem: Problem) -> AdamState:
-    return witness_descent.start(ColorTable(), problem)
-
-  def step(self, model: LogitsFn, problem: Problem, state: AdamState) -> tuple[AdamState, Probe]:
-    numbers = {"rate": self.learning_rate, "smoothness": self.smoothness}
-    return witness_descent.descend(ColorTable(), self.loss, model, problem, state, **numbers)
-
-  def candidate(self, problem: Problem, state: AdamState) -> tuple[Array, Array]:
-    return ColorTable().render(problem.image, state.witness), state.witness
-
-
-ATTACKS.register("recolor")(ReColor)
+  threat: ClassVar[Threat] = ColorTable()  # type: ignore[misc]

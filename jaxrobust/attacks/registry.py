@@ -23,12 +23,17 @@ from jaxrobust.core.validation import is_number
 _MODULES = ("pgd", "mim", "square", "fab", "deepfool", "apgd", "mm", "cw", "ddn", "fmn", "ead", "autoattack", "audit")
 _TRANSFER_MODULES = ("transfer_gradients", "uap")
 _SCORE_MODULES = ("nes", "spsa", "nattack", "zoo", "bandits", "simba", "signhunter")
-_THREAT_MODULES = ("ppgd", "lpa", "stadv", "recolor")
+_THREAT_MODULES = ("ppgd", "lpa", "stadv", "recolor", "rigid", "patch")
+_UNFORESEEN_MODULES = tuple(
+  f"unforeseen.{name}" for name in ("jpeg", "elastic", "wood", "glitch", "kaleidoscope", "pixel", "snow", "gabor")
+)
 _DECISION_MODULES = ("boundary", "evolutionary", "hopskipjump", "sign_opt", "opt", "rays", "geoda", "surfree")
 
 
 def _load() -> None:
-  for module in _MODULES + _TRANSFER_MODULES + _SCORE_MODULES + _DECISION_MODULES + _THREAT_MODULES:
+  for module in (
+    _MODULES + _TRANSFER_MODULES + _SCORE_MODULES + _DECISION_MODULES + _THREAT_MODULES + _UNFORESEEN_MODULES
+  ):
     importlib.import_module(f"jaxrobust.attacks.{module}")
 
 
@@ -86,7 +91,7 @@ _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
   "str": ("a name", lambda value: isinstance(value, str)),
 }
 # What steps and searches are multiples of: with zero they evaluate the same image again and again.
-_SCALES = ("step_size", "initial_const", "init_eps")
+_SCALES = ("step_size", "step_length", "initial_const", "init_eps")
 
 
 def list_attacks(pattern: str = "*") -> list[str]:

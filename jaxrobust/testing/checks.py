@@ -31,7 +31,11 @@ from jaxrobust.engine.options import EngineOptions
 from jaxrobust.testing.fixtures import CLASSES, SHAPE, examples, fixture, starting_points
 from jaxrobust.testing.steps import check_steps, claim
 
-DEFAULT_EPS = {"linf": 0.015, "l2": 0.12, "l1": 0.5, "lpips-self": 0.3, "flow": 0.1, "color": 0.06}
+DEFAULT_EPS = {
+  **{"linf": 0.015, "l2": 0.12, "l1": 0.5, "lpips-self": 0.3, "flow": 0.1, "color": 0.06, "rigid": 0.3, "patch": 0.2},
+  **{"dct": 0.02, "warp": 0.1, "rings": 0.02, "bands": 0.1, "shapes": 0.1, "mosaic": 0.5, "flakes": 0.7},
+  "gabor-field": 0.03,
+}
 # How far distances of two layouts may be apart: their programs round differently.
 DISTANCE_TOLERANCE = 1e-6
 

@@ -10,6 +10,7 @@ import pytest
 from jaxrobust import testing
 from jaxrobust.attacks.registry import ATTACKS, attack_config, attack_id, list_attacks, make_attack
 from jaxrobust.attacks.uap import UAP
+from jaxrobust.attacks.unforeseen.ascent import SceneAscent
 from jaxrobust.core.errors import InputError, JaxrobustError, UnknownNameError
 
 # Few steps, so that the table stays quick; bisections that end well above what rounding changes.
@@ -30,6 +31,16 @@ SMALL = {
   "mixed": 2,
   "exact": True,  # Finite differences make rounding errors a thousand times larger,
   "cg_steps": 2,  # and the systems of so small a network are singular.
+  # What fits into images of 6 × 6 pixels.
+  "block": 3,
+  "lines": 3,
+  "resolution": 3,
+  "grid": 2,
+  "kernel": 5,
+  "size": 2,
+  "angles": 5,
+  "shifts": 3,
+  "locations": 2,
 }
 
 
@@ -50,8 +61,15 @@ NORMS = ("linf", "l2", "l1")
 
 
 def marks(attack, name: str, norm: str) -> list:
-  """The first norm is for every day; of attacks of the same pieces, those that have all of them between them."""
-  pieces = [getattr(attack, piece) for piece in getattr(attack, "pieces", ())]
+  """The first norm is for every day; of attacks of the same pieces, those that have all of them between them.
+
+  Of attacks on scenes that share their step, one is for every day and one with much chance in it for CI.
+  """
+  if isinstance(attack, SceneAscent):
+    return {"jpeg": [], "snow": [pytest.mark.ci]}.get(attack.name, [pytest.mark.slow])
+  if attack.name in ("rigid-grid", "patch"):
+    return [pytest.mark.ci]
+  pieces = [getattr(attack, piece) for piece in getattr(attack, "pieces", ()) if piece != "threat"]
   usual = not any(pieces) or (norm == "linf" and attack.name in ("dim", "vni-fgsm", "admix"))
   if not usual:
     return [pytest.mark.slow]

@@ -50,14 +50,17 @@ THREATS = {"self": Lpips(), "other": Lpips(network(3), "lpips-other")}
 
 
 def run(attack: Any, steps: int, eps: float, start: Any = None) -> np.ndarray:
-  """Returns the points after some steps, all images at once; `start` replaces parts of the first states."""
+  """Returns the points after some steps, all images at once; `start` replaces the first images or offsets."""
   images, model = networks.pictures(len(GOLDEN["labels"])), classifier()
   bound = bind_threat(attack, model)
 
   def one(image, label, start):
     problem = Problem(image, label, jnp.asarray(-1), jnp.asarray(eps), jax.random.key(0))
     state = bound.init(problem)
-    state = state if start is None else state._replace(**start)
+    if start is not None and bound.threat.witnessed:
+      state = state._replace(scene=state.scene._replace(offset=start))
+    elif start is not None:
+      state = state._replace(image=start)
     for _ in range(steps):
       state, _ = bound.step(ImageLogits(model, problem.key), problem, state)
     found = bound.candidate(problem, state)
@@ -87,7 +90,7 @@ STEPS = [
 @pytest.mark.parametrize(("name", "make", "steps", "eps", "apart"), STEPS, ids=[row[0] for row in STEPS])
 def test_steps_are_the_references(kind, name, make, steps, eps, apart):
   start = networks.pictures(4) + networks.noise(4)
-  found = run(make(THREATS[kind]), steps, eps, {"image": start})
+  found = run(make(THREATS[kind]), steps, eps, start)
   np.testing.assert_allclose(found, GOLDEN[f"{name}-{kind}"], atol=apart)
 
 
@@ -97,7 +100,7 @@ def test_steps_on_witnesses_are_the_references(attack, eps, steps):
   images = jnp.asarray(networks.pictures(4))
   offset = networks.offset(attack.threat.identity(images[0]).shape, eps)
   start = jax.vmap(lambda image: attack.threat.project(image, offset, eps))(images)
-  apart = np.abs(run(attack, steps, eps, {"witness": start}) - GOLDEN[f"{attack.name}-{steps}"])
+  apart = np.abs(run(attack, steps, eps, start) - GOLDEN[f"{attack.name}-{steps}"])
   # Entries of a table whose gradient is nearly zero are moved by rounding alone.
   assert (apart <= 1e-4).mean() > 0.995 and apart.max() < 5e-4
 
@@ -164,7 +167,7 @@ def test_a_shift_is_the_best_flow_against_a_classifier_of_positions():
   step = jax.jit(lambda state: attack.step(ImageLogits(model, problem.key), problem, state)[0])
   for _ in range(30):
     state = step(state)
-  inner = np.asarray(state.witness)[2:-2, 2:-2, 0]
+  inner = np.asarray(state.scene.offset)[2:-2, 2:-2, 0]
   half = inner.shape[1] // 2
   assert np.allclose(np.abs(inner), 0.05, atol=1e-6), "a linear gain uses the whole budget"
   assert (inner[:, : half - 1] < 0).all() and (inner[:, half + 1 :] > 0).all()

@@ -9,6 +9,7 @@ Sources of the numbers, by suite (section, table or appendix of the paper):
   ares-bench  4.2: 1,000 random images. A: linf 4/255 in steps of 1/255, l2 0.5 in steps of 1.0, PGD-100. Table 1: ten
               sets.
   oodrb       3: linf 4/255; unforeseen linf 8/255, l2 1, PPGD and LPA 0.5, StAdv 0.05, ReColor 0.06. B.1: 5,000 images.
+  unforeseen  eight attacks at three distortions, by the authors' scripts (models.sh, *.conf, imagenet_config.py).
   nas-cell    3.2: FGSM at 11 budgets, PGD-40, APGD and Square at 7.
 """
 

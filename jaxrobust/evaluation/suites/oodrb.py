@@ -19,13 +19,11 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-import numpy as np
-
 from jaxrobust.core.budget import Budget
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.lpips import Lpips
 from jaxrobust.evaluation.suites.entry import SuiteEntry, attack_entry, clean_entry, threat_config
-from jaxrobust.evaluation.suites.report import Report, SuiteCell
+from jaxrobust.evaluation.suites.report import Report
 from jaxrobust.evaluation.suites.shifted_datasets import NATURAL, corrupted, naturals
 from jaxrobust.evaluation.suites.suite import SUITES, Part, Setting, Suite, Summary, attack_set
 from jaxrobust.evaluation.suites.summary import corruption_metrics
@@ -131,13 +129,6 @@ def threat_of(entry: SuiteEntry) -> str:
   return str((threat_config(entry.schedule) or {}).get("name", ""))
 
 
-def _worst(cells: list[SuiteCell]) -> float | None:
-  """Returns the share of examples that stand every one of some attacks: the worst case over threats, per example."""
-  if not cells or len({len(cell.result.examples["robust"]) for cell in cells}) > 1:
-    return None
-  return float(np.mean(np.all([cell.result.examples["robust"] for cell in cells], axis=0)))
-
-
 def _metrics(report: Report) -> Summary:
   """Returns ID accuracy and robustness, R_c, R_n, OOD_d = (R_c + R_n) / 2, OOD_t, OOD = (OOD_d + OOD_t) / 2."""
   metrics: Summary = {}
@@ -155,7 +146,7 @@ def _metrics(report: Report) -> Summary:
   unforeseen = report.mean("threat", True)
   metrics[f"OOD_t{suffix}"] = unforeseen
   metrics[f"OOD{suffix}"] = report.built(metrics["OOD_d"], unforeseen)
-  metrics[f"worst of the threats{suffix}"] = report.counted(_worst(threats), "threat", True)
+  metrics[f"worst of the threats{suffix}"] = report.worst("threat")
   there = {without_threat(cell.entry.attack, threat_of(cell.entry)).split("-")[0] for cell in threats}
   tables: Summary = {
     "natural": {

@@ -133,6 +133,13 @@ class Report:
     """Returns the accuracy averaged over the cells of a group, each counting alike."""
     return self.counted(mean(self.group(group, attacked)), group, attacked)
 
+  def worst(self, group: str) -> Metric:
+    """Returns the share of examples that stand every attack of a group: the worst case, per example."""
+    robust = [cell.result.examples["robust"] for cell in self.group(group, True)]
+    if not robust or len({len(one) for one in robust}) > 1:
+      return None
+    return self.counted(float(np.mean(np.all(robust, axis=0))), group, True)
+
   def built(self, *parts: Metric) -> Metric:
     """Returns the mean of numbers; nothing where one of them is missing or partial, unless partial ones are asked for.
 
