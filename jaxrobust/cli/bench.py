@@ -18,6 +18,7 @@ from jaxrobust.core.registry import unknown_name
 BENCHES = {
   "engine": "slots against fixed batches",
   "attacks": "attacks against other implementations of them",
+  "threats": "perceptual, flow and color attacks against perceptual-advex",
   "queries": "query attacks: queries per second against other implementations and bare forward passes",
   "train": "the adversarial training step against its bare parts and PyTorch",
   "techniques": "every robust technique's step against its bare evaluations",

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jaxrobust import testing
-from jaxrobust.bench import attacks, corruptions, engine, models, queries, rows, suite, techniques, train
+from jaxrobust.bench import attacks, corruptions, engine, models, queries, rows, suite, techniques, threats, train
 from jaxrobust.bench.bare import BareCost, bare_cost, between
 from jaxrobust.bench.peers import Peers
 from jaxrobust.bench.workloads import Workload
@@ -102,6 +102,19 @@ def test_bench_attacks_searches_for_budgets_and_needs_real_networks(work, monkey
   monkeypatch.setattr(attacks, "data_folder", lambda: None)
   with pytest.raises(InputError, match="JAXROBUST_DATA"):
     next(attacks.run())
+
+
+@pytest.mark.ci
+@PEERS
+def test_bench_threats(work, peer, monkeypatch):
+  there = "missing" not in peer.reply
+  found = list(threats._compete(threats.ThreatContest("stadv", "0.05", 2, 1), work, peer, 1))
+  check(found)
+  assert len(found) == (3 if there else 1) and (found[0].ratio is not None) == there
+  assert found[0].efficiency > 0 and peer.asked[-1]["attack"] == "stadv" and peer.asked[-1]["eps"] == 0.05
+  monkeypatch.setattr(threats, "data_folder", lambda: None)
+  with pytest.raises(InputError, match="JAXROBUST_DATA"):
+    next(threats.run())
 
 
 @PEERS

@@ -6,9 +6,11 @@
   recolor-at   ReColorAdv within 0.06, 20 steps; both as perceptual-advex 0.2.6 has them
 
 Cross-entropy is trained on, the margin is attacked. As in `--only_attack_correct` there, images that the network
-already gets wrong stay as they are. OODRobustBench's section 6 (arXiv:2310.12793) has further methods that are not
-here: GAT and REx, and AS (a second, standard network and one that mixes the two in evaluation), PLAT and CARD, which
-need more than one training run of one network.
+already gets wrong stay as they are. Mixtures with norms, and REx, are `multi-at`'s. OODRobustBench's section 6
+(arXiv:2310.12793) has further methods that are not here, and what they would need: GAT (arXiv:2202.04235) a threat that
+composes hue, saturation, brightness, contrast, rotation and linf in an order which is searched too; PAT with VR the
+pair of `vr` climbed within the perceptual bound; AS (a second, standard network and one that mixes the two in
+evaluation), PLAT and CARD more than one training run of one network.
 """
 
 from __future__ import annotations

@@ -213,11 +213,13 @@ def test_multi_attack_modes():
              for norm, eps in options["budgets"].items()]  # fmt: skip
   losses = np.stack([loss(images) for images in singles])
   made = {mode: make_technique("multi-at", mode=mode, **options) for mode in ("average", "max", "random", "msd")}
+  made["rex"] = make_technique("multi-at", mode="rex", weight=5.0, **options)
   found = {mode: crafted(objective, batch, frozen) for mode, objective in made.items()}
   values = {mode: np.asarray(made[mode].loss(Training(matrix), batch, frozen._replace(crafted=images)).values)
             for mode, images in found.items()}  # fmt: skip
   np.testing.assert_allclose(values["average"], losses.mean(0), rtol=1e-5)
   np.testing.assert_allclose(values["max"], losses.max(0), rtol=1e-5)
+  np.testing.assert_allclose(values["rex"], losses.mean(0) + 5 * losses.mean(1).var(), rtol=1e-5)
   assert any(np.allclose(found["random"][0], images, atol=1e-6) for images in singles)
   # On a linear network the steepest single steps of any norm lead to the worst ball.
   assert (values["msd"] > losses.max(0) - 0.02).all()
@@ -245,6 +247,8 @@ def test_margins_are_taken_from_the_true_class_only_in_classification_losses():
     ("free-at", {"replays": 0}, InputError),
     ("multi-at", {"mode": "mean"}, UnknownNameError),
     ("multi-at", {"budgets": ()}, InputError),
+    ("multi-at", {"budgets": {"linf": "8/255", "stadv": "0.05"}, "mode": "msd"}, InputError),
+    ("multi-at", {"budgets": {"linf": "8/255", "stadvv": "0.05"}}, UnknownNameError),
     ("vr", {"on": "pixels"}, UnknownNameError),
     ("he", {"scale": 0.0}, InputError),
     ("awp", {"gamma": -0.1}, InputError),

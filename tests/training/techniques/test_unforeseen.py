@@ -15,6 +15,24 @@ from tests.attacks.test_perceptual import classifier
 from tests.golden import perceptual_networks as networks
 
 
+@pytest.mark.ci
+def test_mixtures_of_norms_and_other_threats_craft_with_each():
+  model, images = classifier(), networks.pictures(4)
+  labels = np.asarray(model(images)).argmax(1)
+  keys = jax.random.split(jax.random.key(0), 4)
+  batch = Batch(jnp.asarray(images), jax.nn.one_hot(labels, networks.CLASSES), jnp.asarray(labels), keys, jnp.arange(4))
+  context = SimpleNamespace(classifier=model, coupled=None, eps_scale=1.0, key=jax.random.key(1))
+  options = {"budgets": {"linf": "8/255", "stadv": "0.05"}, "num_steps": 2}
+  each = make_technique("multi-at", **options)
+  ball, flow = (np.asarray(found) for found in jax.jit(lambda rows: each.craft(rows, context))(batch))
+  alone = make_technique("stadv-at", num_steps=2, only_correct=False)
+  np.testing.assert_allclose(flow, jax.jit(lambda rows: alone.craft(rows, context))(batch), atol=1e-6)
+  assert np.abs(ball - images).max() <= 8 / 255 + 1e-6 < np.abs(flow - images).max()
+  drawn = make_technique("multi-at", mode="random", **options)
+  (found,) = jax.jit(lambda rows: drawn.craft(rows, context))(batch)
+  assert any(np.allclose(found, one, atol=1e-5) for one in (ball, flow))
+
+
 @pytest.mark.parametrize("name", ["stadv-at", pytest.param("pat", marks=pytest.mark.ci)])
 def test_only_what_the_network_gets_right_is_attacked(name):
   model, images = classifier(), networks.pictures(4)
