@@ -11,19 +11,23 @@ jaxrobust study run configs/studies.py:digits-techniques --out=runs/digits
   oodrb-released        the same as the authors' 520 released networks are named, where text and release differ: 50
   oodrb-l2-released     epochs, rates 0.1 and 0.01 at batch 512, l2 at batch 1024 (TRADES 512) and two rates
   digits-techniques     every technique on the embedded digits, three seeds, minutes of a laptop
+  cifar10-zoo           8 networks that ship with the package and 18 small ones trained here, judged by oodrb under
+                        generated corruptions: a zoo for `jaxrobust trends`; an hour of one core with --n=200
+  cifar10-zoo-published the same and 12 published networks, converted into {models}/published before
 
 A run names its base as FILE.py:ARG beside this file; `add` and `drop` change its techniques, `options` theirs, `change`
 everything else. {models} stands for the folder of the study's networks: a run may start from or learn from an earlier
-one. `against` names the group that a group is compared with.
+one. `against` names the group that a group is compared with. `model` names a classifier that is there already: it is
+judged and not trained.
 """
 
 from ml_collections import ConfigDict
 
 
-def _run(name, base="", add=(), drop=(), options=None, group="", against="", judged=True, **change):
+def _run(name, base="", add=(), drop=(), options=None, group="", against="", judged=True, model="", **change):
   """One row; groups gather the seeds of one setting, and what is only a start for others is not judged."""
   row = {"name": name, "base": base, "add": tuple(add), "drop": tuple(drop), "options": options or {}, "change": change}
-  return ConfigDict({**row, "group": group or name, "against": against, "judged": judged})
+  return ConfigDict({**row, "group": group or name, "against": against, "judged": judged, "model": model})
 
 
 RESNET, REGNET, SHUFFLE = "resnet50", "regnetx_032", "shufflenet_v2_x2_0"
@@ -248,6 +252,52 @@ def digits_techniques():
   return runs
 
 
+_SHIPPED = ("standard", "fast-at", "fast-at-tuned", "pgd-at", "pgd-at-tuned", "awp", "half-at", "trades")
+# Two starts from scratch; the others begin at the first of them, so that half an epoch of adversarial training tells.
+_ZOO_STARTS = {"standard": {"standard": {}}, "standard-augmix": {"augmix": {}, "standard": {}}}
+_ZOO = {
+  "standard-cutout": {"cutout": {}, "standard": {}},
+  "standard-mixup": {"mixup": {}, "standard": {}},
+  "pgd-at-2": {"pgd-at": {"eps": "2/255"}},
+  "pgd-at-4": {"pgd-at": {"eps": "4/255"}},
+  "pgd-at-8": {"pgd-at": {"eps": "8/255"}},
+  "pgd-at-12": {"pgd-at": {"eps": "12/255"}},
+  "pgd-at-8-cutout": {"cutout": {}, "pgd-at": {"eps": "8/255"}},
+  "pgd-at-l2": {"pgd-at": {"eps": "0.5", "norm": "l2"}},
+  "fast-at-4": {"fast-at": {"eps": "4/255"}},
+  "fast-at-8": {"fast-at": {"eps": "8/255"}},
+  "half-at-8": {"half-at": {"eps": "8/255"}},
+  "pgd-score-8": {"pgd-score": {"eps": "8/255"}},
+  "trades-4": {"trades": {"eps": "4/255", "beta": 6.0}},
+  "trades-8": {"trades": {"eps": "8/255", "beta": 6.0}},
+  "mart-8": {"mart": {"eps": "8/255"}},
+  "alp-8": {"alp": {"eps": "8/255"}},
+}
+_PUBLISHED = (
+  *("cnn-a-adv", "cnn-a-adv4", "kw-base", "kw-wide", "resnet2b-adv", "resnet20", "resnet56"),
+  *(f"resnet32-{name}" for name in ("normal", "delta", "stadv", "recoloradv", "recoloradv-delta")),
+)
+
+
+def cifar10_zoo(published=()):
+  """Networks that differ much in accuracy and robustness and are judged in a minute or two each."""
+  runs = []
+
+  def add(name, techniques, **change):
+    short = {} if "standard" in techniques or name.startswith("fast-at") else {"num_steps": 2, "step_size": 0.75}
+    options = {key: {**short, **value} for key, value in techniques.items() if value}
+    change = {"arch": "cnn-a", "holdout": 0, **change}
+    runs.append(_run(f"cnn-a-{name}", "cifar10.py:standard", techniques, ["standard"], options, **change))
+
+  for name, techniques in _ZOO_STARTS.items():
+    add(name, techniques, learning_rate=0.05, epochs=2.0)
+  for name, techniques in _ZOO.items():
+    add(name, techniques, init="{models}/cnn-a-standard", schedule="cosine", learning_rate=0.02, epochs=0.5)
+  there = {name: f"{{models}}/published/{name}" for name in published}
+  there |= {f"resnet20-{name}": f"cifar10-resnet20-{name}" for name in _SHIPPED}
+  return runs + [_run(name, model=model) for name, model in there.items()]
+
+
 STUDIES = {
   "robustart-techniques": robustart_techniques,
   "ares-bench-table7": ares_bench_table7,
@@ -256,6 +306,8 @@ STUDIES = {
   "oodrb-released": lambda: oodrb_released("linf"),
   "oodrb-l2-released": lambda: oodrb_released("l2"),
   "digits-techniques": digits_techniques,
+  "cifar10-zoo": cifar10_zoo,
+  "cifar10-zoo-published": lambda: cifar10_zoo(_PUBLISHED),
 }
 # How the networks of a study are judged by `jaxrobust study run`.
 EVALUATION = {
@@ -266,6 +318,8 @@ EVALUATION = {
   "oodrb-released": {"data": "cifar10", "suite": "oodrb"},
   "oodrb-l2-released": {"data": "cifar10", "norm": "l2", "suite": "oodrb"},
   "digits-techniques": {"data": "digits32", "eps": "16/255"},
+  "cifar10-zoo": {"data": "cifar10", "suite": "oodrb,generated"},
+  "cifar10-zoo-published": {"data": "cifar10", "suite": "oodrb,generated"},
 }
 
 

@@ -6,12 +6,17 @@ network; together with the clean accuracy, which everybody measures alike, it ne
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from jaxrobust.analysis.bootstrap import Interval, bootstrap_interval
+from jaxrobust.analysis.zoo import ACCURACY, ID, NAMES, ROBUSTNESS, Zoo, make_zoo, read_csv
 from jaxrobust.core.errors import InputError
+from jaxrobust.results.exchange import robustbench
 
 # Points of clean accuracy that two evaluations of one network may differ by: tried in this order.
 TOLERANCES = (0.03, 0.06)
@@ -25,12 +30,14 @@ class Gap(NamedTuple):
     mean: of the differences.
     sd: their standard deviation, with n in the denominator.
     largest: the one furthest from 0.
+    interval: of the mean, 95 %, by resampling models; NaN with fewer than 8.
   """
 
   n: int
   mean: float
   sd: float
   largest: float
+  interval: Interval
 
 
 def match_models(
@@ -89,12 +96,44 @@ def gap(first: np.ndarray, second: np.ndarray) -> Gap:
   Returns:
     Mean, spread and largest difference.
 
-  >>> gap([50.2, 60.0, np.nan], [50.0, 60.0, 40.0])._replace(mean=None, sd=None, largest=None).n
-  2
+  >>> found = gap([50.2, 60.0, np.nan], [50.0, 60.0, 40.0])
+  >>> found.n, round(found.mean, 6), round(found.sd, 6), round(found.largest, 6)
+  (2, 0.1, 0.1, 0.2)
   """
   difference = np.asarray(first, np.float64) - np.asarray(second, np.float64)
   difference = difference[np.isfinite(difference)]
   if not difference.size:
     raise InputError("no model has both numbers: there is no gap to describe")
   largest = difference[np.abs(difference).argmax()]
-  return Gap(int(difference.size), float(difference.mean()), float(difference.std()), float(largest))
+  interval = bootstrap_interval(lambda rows: float(difference[rows].mean()), difference.size)
+  return Gap(int(difference.size), float(difference.mean()), float(difference.std()), float(largest), interval)
+
+
+def read_beside(path: str | os.PathLike) -> Zoo:
+  """Reads the table that another one is compared with: a CSV file, or a folder of RobustBench's `model_info`.
+
+  Of RobustBench's models the titles, clean accuracies and AutoAttack's accuracies are read, as `method`, `ID accuracy`
+  and `ID robustness`; those without AutoAttack are left out.
+  """
+  if not Path(path).is_dir():
+    return read_csv(path)
+  records = [record for record in robustbench.read(Path(path)) if str(record.get("attack", "")).endswith("autoattack")]
+  if not records:
+    raise InputError(f"{path} holds no model_info of RobustBench with AutoAttack's accuracy")
+  table: dict[str, list[Any]] = {
+    "method": [str(record["about"].get("name", "")) for record in records],
+    f"{ID} {ACCURACY}": [100 * float(record["accuracy"]) for record in records],
+    f"{ID} {ROBUSTNESS}": [100 * float(record["robust_accuracy"]) for record in records],
+  }
+  return make_zoo(table, f"{os.fspath(path)}: RobustBench, AutoAttack")
+
+
+def same_models(zoo: Zoo, other: Zoo) -> list[tuple[int, int]]:
+  """Finds the models that two zoos share, by title and ID accuracy; returns their places in both."""
+  titles = [next((each.labels[name] for name in NAMES if name in each.labels), each.models) for each in (zoo, other)]
+  clean = [each.column(f"{ID} {ACCURACY}") for each in (zoo, other)]
+  found = match_models(titles[0], clean[0], titles[1], clean[1])
+  pairs = [(row, match) for row, match in enumerate(found) if match is not None]
+  if not pairs:
+    raise InputError(f"none of {len(zoo)} models is among the {len(other)} of {other.source}, by title and ID accuracy")
+  return pairs

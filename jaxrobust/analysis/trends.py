@@ -50,6 +50,12 @@ class Trend:
     """Returns the upper limit; None for axes of two kinds, and on the probit scale, where lines end at the top."""
     return self.line.limit() if self.kind in ("", "Acc-Acc", "Rob-Rob") and self.line.scale == "raw" else None
 
+  @property
+  def conversion(self) -> float:
+    """Returns the points gained under the shift for one point gained without it, where the median model stands."""
+    x = self.zoo.column(self.x)
+    return self.line.conversion_rate(float(np.median(x[np.isfinite(x)])))
+
   def residuals(self) -> np.ndarray:
     """Returns each model's points above the line: ER or AER; NaN where it is not valid."""
     return effective_robustness(self.zoo.column(self.x), self.zoo.column(self.y), self.line)
@@ -61,7 +67,8 @@ class Trend:
     if self.limit is None:
       ends |= {"limit_low": None, "limit_high": None}
     found = {"kind": self.kind, "x": self.x, "y": self.y, "group": self.group, "n": self.line.n, **numbers, **ends}
-    return {**found, "slope_error": self.line.slope_error, "scale": self.line.scale, **self.zoo.about()}
+    more = {"conversion": self.conversion, "slope_error": self.line.slope_error, "scale": self.line.scale}
+    return {**found, **more, **self.zoo.about()}
 
 
 def column_pairs(zoo: Zoo, x: str = "", y: str = "") -> list[tuple[str, str, str]]:

@@ -10,43 +10,25 @@ mix.
 from __future__ import annotations
 
 import datetime
-import fnmatch
 import os
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
+from jaxrobust.analysis.sizes import with_flops
 from jaxrobust.analysis.zoo import ACCURACY, ID, ROBUSTNESS, Zoo
-from jaxrobust.core.condition import parse_corruption
-from jaxrobust.core.errors import InputError
-from jaxrobust.core.registry import unknown_name
-from jaxrobust.results import Cell, Result, load_results
-from jaxrobust.results.exchange.leaderboard import DATASET_SHIFT, THREAT_SHIFT, UNFORESEEN
+from jaxrobust.analysis.zoo_places import MEANS, Measured, accuracy_of, attacks_of, choose_cells, largest, place_cells
+from jaxrobust.results import Result, load_results
 from jaxrobust.results.exchange.oodrobustbench import base_of
-from jaxrobust.results.ids import attack_norm, threat_name, transfer_source, without_threat
 from jaxrobust.results.rows import describe_model
 
 # How many conditions the paper averages: 15 corruptions × 5 severities, natural shifts, unforeseen attacks.
 WHOLE = {"R_c": 75, "R_n": 4, "OOD_t": 6}
-PERCEPTUAL = ("ppgd", "lpa", "stadv", "recolor")
 # At the head of an attack's id: the network that it is bounded by, with the fingerprint of its weights.
 _NETWORK = re.compile(r"lpips-(.+\.[0-9a-f]{6})-")
 PUBLISHED = "alexnet."
-CLEAN = "clean"
-# Imported leaderboards have means alone.
-MEANS = {DATASET_SHIFT: "OOD_d", THREAT_SHIFT: "OOD_t"}
-
-
-class Measured(NamedTuple):
-  """Is what one cell adds to a zoo: group (`id`, R_c, R_n, OOD_t), the name of the shift, and which condition of it."""
-
-  group: str
-  shift: str
-  condition: str
-  kind: str
 
 
 def read_cells(root: str | os.PathLike, data: str = "", attack: str = "", date: str = "") -> Zoo:
@@ -80,11 +62,7 @@ def cells_zoo(results: Iterable[Result], data: str = "", attack: str = "") -> Zo
   Returns:
     The zoo, without a date.
   """
-  best = _largest(results)
-  if not best:
-    raise InputError("no cell holds an accuracy: there is no zoo to analyze")
-  base = _base(best, data)
-  return _zoo(best, base, _threat([result.cell for result in best], base, attack))
+  return _zoo(*choose_cells(results, data, attack))
 
 
 def cells_zoos(results: Iterable[Result]) -> list[Zoo]:
@@ -96,139 +74,36 @@ def cells_zoos(results: Iterable[Result]) -> list[Zoo]:
   Returns:
     Zoos of at least three models, without dates.
   """
-  best = _largest(results)
+  best = largest(results)
   sets = {result.cell.data.partition("-c:")[0] for result in best}
   zoos = []
   for base in sorted({base_of(name, sets) for name in sets}):
-    here, there = _attacks_of([result.cell for result in best], base)
+    here, there = attacks_of([result.cell for result in best], base)
     zoos += [_zoo(best, base, threat) for threat in sorted(here & there) or [""]]
   return [zoo for zoo in zoos if len(zoo) > 2]
 
 
-def _largest(results: Iterable[Result]) -> list[Result]:
-  best: dict[tuple, Result] = {}
-  for result in results:
-    cell = result.cell
-    key = (cell.model, cell.data, cell.condition, cell.id)
-    # Judged among some classes or by several right ones: numbers of other protocols than OODRobustBench's.
-    usual = not result.config.get("judging")
-    known = usual and accuracy_of(result) is not None and transfer_source(cell.attack) is None
-    if known and (key not in best or (cell.n, -cell.seed) > (best[key].cell.n, -best[key].cell.seed)):
-      best[key] = result
-  return list(best.values())
-
-
 def _zoo(best: Sequence[Result], base: str, threat: str) -> Zoo:
-  table: dict[Measured, dict[str, float]] = {}
+  placed = place_cells(best, base, threat)
+  table = {
+    place: {model: 100.0 * (accuracy_of(result) or 0.0) for model, result in results.items()}
+    for place, results in placed.items()
+  }
   sizes: dict[str, set[int]] = {}
-  for result in best:
-    place = measured(result.cell, base, threat, threat_name(result.config, result.cell.attack))
-    if place is not None:
-      table.setdefault(place, {})[result.cell.model] = 100.0 * (accuracy_of(result) or 0.0)
-      sizes.setdefault(place.group, set()).add(result.cell.n)
+  for place, results in placed.items():
+    sizes.setdefault(place.group, set()).update(result.cell.n for result in results.values())
   models = tuple(sorted({model for values in table.values() for model in values}))
   notes = [f"{group}: cells of {', '.join(map(str, sorted(n)))} examples" for group, n in sizes.items() if len(n) > 1]
   columns = _columns(table, models)
-  abouts = {result.cell.model: describe_model(result.config, result.provenance) for result in best}
-  params = np.array([_or_nan(abouts[model]["params"]) for model in models])
-  if np.isfinite(params).any():
-    columns["params"] = params
+  abouts = with_flops({result.cell.model: describe_model(result.config, result.provenance) for result in best})
+  for size in ("params", "flops"):
+    values = np.array([_or_nan(abouts[model][size]) for model in models])
+    if np.isfinite(values).any():
+      columns[size] = values
   labels = {name: tuple(abouts[model][name] or "" for model in models) for name in ("arch", "family", "technique")}
   sources = {result.cell.model: result.provenance.get("source") for result in best}
   labels["source"] = tuple(str(sources[model] or "") for model in models)
   return Zoo(models, columns, labels, f"{base}, {threat or 'no attack'}", "", (), tuple(notes))
-
-
-def accuracy_of(result: Result) -> float | None:
-  """Counts the share of examples that stayed right; where a cell has no flags, its summary says so, or nothing does.
-
-  >>> flags = {"robust": np.array([True, False, True, True])}
-  >>> accuracy_of(Result(cell=Cell(model="a", data="b", n=4), config={}, summary={}, examples=flags))
-  0.75
-  """
-  flags = result.examples.get("robust")
-  if flags is not None and flags.dtype == bool and flags.size:
-    return float(flags.mean())
-  value = result.summary.get("robust_accuracy")
-  return float(value) if isinstance(value, int | float) and 0 <= value <= 1 else None
-
-
-def measured(cell: Cell, base: str, threat: str, within: str | None = None) -> Measured | None:
-  """Says what a cell stands for in the zoo of a data set and an attack; None for nothing.
-
-  Args:
-    cell: the cell.
-    base: the data set that the models were trained for.
-    threat: attack and budget that stand for ID robustness.
-    within: the name of the cell's own threat, where its attack's id does not begin with a norm.
-
-  >>> fog = Cell(model="a", data="cifar10", condition="fog-3-t32", attack="linf-mm5", eps="8/255", n=9)
-  >>> measured(fog, "cifar10", "linf-mm5@8/255")
-  Measured(group='R_c', shift='fog', condition='fog-3', kind='robustness')
-  >>> measured(Cell(model="a", data="cifar10.1-v6", n=9), "cifar10", "linf-mm5@8/255").group
-  'R_n'
-  """
-  kind = ACCURACY if cell.attack == "none" else ROBUSTNESS
-  stored = cell.data.startswith(f"{base}-c:")
-  corruption = parse_corruption(cell.data.partition(":")[2] if stored else cell.condition)
-  seen = kind == ACCURACY or cell.id == threat
-  if corruption is not None and (stored or cell.data == base):
-    name, severity = corruption
-    return Measured("R_c", name, f"{name}-{severity}", kind) if seen else None
-  if cell.condition in MEANS and cell.data == base:
-    mean = MEANS[cell.condition]
-    return Measured(mean, mean, mean, kind) if seen or cell.attack == UNFORESEEN else None
-  if cell.condition != CLEAN:
-    return None
-  if cell.data == base:
-    if seen:
-      return Measured("id", ID, ID, kind)
-    return Measured("OOD_t", cell.id, cell.id, kind) if _unforeseen(cell.attack, threat, within) else None
-  return Measured("R_n", cell.data, cell.data, kind) if seen and base_of(cell.data, {base}) == base else None
-
-
-def _unforeseen(attack: str, threat: str, within: str | None) -> bool:
-  """Tells whether an attack shifts the threat: the same method in another norm or budget, or a perceptual one."""
-  bare, other = without_threat(attack, within or attack_norm(attack)), threat.partition("@")[0]
-  return bare == without_threat(other, attack_norm(other)) or bare.startswith(PERCEPTUAL)
-
-
-def _base(results: Iterable[Result], data: str) -> str:
-  sets = {result.cell.data.partition("-c:")[0] for result in results}
-  bases = sorted({base_of(name, sets) for name in sets})
-  if data:
-    if data not in sets:
-      raise unknown_name("data set in these results", data, sorted(sets))
-    return data
-  if len(bases) > 1:
-    raise InputError(f"these results are of {', '.join(bases)}: say which, as --data={bases[0]}")
-  return bases[0]
-
-
-def _attacks_of(cells: Sequence[Cell], base: str) -> tuple[set[str], set[str]]:
-  """Returns the attacks that were used without a shift, and those used under one."""
-  here: set[str] = set()
-  there: set[str] = set()
-  for cell in cells:
-    if cell.attack == "none":
-      continue
-    place = measured(cell, base, cell.id)
-    if place is not None:
-      (here if place.group == "id" else there).add(cell.id)
-  return here, there
-
-
-def _threat(cells: Sequence[Cell], base: str, pattern: str) -> str:
-  """Finds the attack that was used both without and under a shift; "" where there is none."""
-  here, there = _attacks_of(cells, base)
-  found = sorted(here & there) or sorted(here)
-  if pattern:
-    found = sorted(name for name in here if fnmatch.fnmatchcase(name, pattern))
-    if not found:
-      raise unknown_name("attack in these results", pattern, sorted(here))
-  if len(found) > 1:
-    raise InputError(f"ID robustness could be that under {', '.join(found)}: say which, as --attack={found[0]}")
-  return found[0] if found else ""
 
 
 def _columns(table: dict[Measured, dict[str, float]], models: tuple[str, ...]) -> dict[str, np.ndarray]:

@@ -14,13 +14,16 @@ from rich.table import Table
 
 from jaxrobust.analysis.correlations import Correlations, correlation_matrix
 from jaxrobust.analysis.filters import apply_filter
+from jaxrobust.analysis.matching import read_beside
 from jaxrobust.analysis.trends import Trend, column_pairs, drops, fit_trends
 from jaxrobust.analysis.zoo import Zoo, read_csv
+from jaxrobust.analysis.zoo_estimates import ShiftEstimate, estimate_zoo
 from jaxrobust.cli.configuration import parse
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.registry import unknown_name
 from jaxrobust.core.terminal import printable, say
 from jaxrobust.report import trend_tables as tables
+from jaxrobust.results import load_results
 
 DEFAULTS = {
   "root": "",
@@ -39,6 +42,7 @@ DEFAULTS = {
   "draws": 2000,
   "seed": 0,
   "date": "",
+  "beside": "",
   "json": False,
   "out": "",
   "plots": "auto",
@@ -46,8 +50,13 @@ DEFAULTS = {
 USAGE = """[FILE.csv]: lines from ID performance to performance under shifts, with 95 % bootstrap intervals over models
   jaxrobust trends board.csv --filter 'acc+rob>=110'      a leaderboard of OODRobustBench, or any table with a header
   jaxrobust trends table.csv --x params --y robust        any two columns
-  jaxrobust trends --root results --group technique       the cells of a results folder"""
-SHOWS = ("trends", "effective", "degradation", "catastrophic", "ranks", "held-out", "correlations")
+  jaxrobust trends --root results --group technique       the cells of a results folder
+  jaxrobust trends --root results --show without-labels   what could have been told of shifts without their labels
+  jaxrobust trends board.csv --show gap --beside FOLDER   beside RobustBench's model_info, or another table"""
+# What needs more than a table of models: their cells, or another table.
+WITHOUT_LABELS, GAP = "without-labels", "gap"
+SHEETS = ("trends", "effective", "degradation", "catastrophic", "ranks", "held-out", "correlations", "zoo")
+SHOWS = (*SHEETS, WITHOUT_LABELS, GAP)
 # Columns that number the rows of a table and measure nothing.
 _NUMBERING = ("rank", "index", "#", "")
 
@@ -59,8 +68,8 @@ def run(argv: list[str]) -> int:
   config = parse("trends", argv[len(words) :], DEFAULTS, USAGE)
   _check(words, config)
   zoo = apply_filter(_read(words, config), config.filter)
-  if config.show == "correlations" and not config.out:
-    _print(tables.correlation_sheet(zoo, _correlate(zoo, config)), config.json)
+  if config.show in (WITHOUT_LABELS, GAP) or (config.show == "correlations" and not config.out):
+    _print(_sheet(config.show, zoo, [], [], config), config.json)
     return 0
   pairs = column_pairs(zoo, config.x, config.y)
   trends, problems = fit_trends(zoo, pairs, config.scale, config.top, config.group, config.draws, config.seed)
@@ -85,6 +94,10 @@ def _check(words: list[str], config: ConfigDict) -> None:
     raise InputError(
       "held-out predicts each group from the others: say which label groups models, as --group=technique"
     )
+  if config.show == WITHOUT_LABELS and not config.root:
+    raise InputError("without-labels needs predictions, which cells hold and tables do not: say --root=RESULTS")
+  if (config.show == GAP) != bool(config.beside):
+    raise InputError("a gap is between two tables: say --show=gap --beside=FILE.csv, or a folder of model_info")
   if config.draws < 1:
     raise InputError(f"draws must be at least 1, got {config.draws}")
   if not config.top > 0:
@@ -123,13 +136,26 @@ def _sheet(
     return tables.held_out_sheet(zoo, trends, config.group)
   if name == "correlations":
     return tables.correlation_sheet(zoo, _correlate(zoo, config))
+  if name == "zoo":
+    return tables.zoo_sheet(zoo)
+  if name == GAP:
+    return tables.gap_sheet(zoo, read_beside(config.beside))
+  if name == WITHOUT_LABELS:
+    return tables.estimate_sheet(zoo, _estimate(zoo, config), config.scale)
   return tables.trend_sheet(zoo, trends)
+
+
+def _estimate(zoo: Zoo, config: ConfigDict) -> list[ShiftEstimate]:
+  """Estimates performance under shifts without labels, for the models that the filter has left."""
+  results = load_results(config.root, lambda error: say(f"finding: {error}", error=True))
+  chosen = [result for result in results if result.cell.model in zoo.models]
+  return estimate_zoo(chosen, config.data, config.attack, config.scale)
 
 
 def _write(zoo: Zoo, trends: list[Trend], pairs: list[tuple[str, str, str]], config: ConfigDict) -> None:
   """Writes all tables, and plots where they can be drawn."""
   out = Path(config.out)
-  names = [name for name in SHOWS if name != "held-out" or config.group]
+  names = [name for name in SHEETS if name != "held-out" or config.group]
   files = tables.write_sheets([_sheet(name, zoo, trends, pairs, config) for name in names], out)
   there = importlib.util.find_spec("matplotlib") is not None
   drawn: Any = 0

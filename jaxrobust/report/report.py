@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from jaxrobust.analysis.sizes import with_flops
 from jaxrobust.analysis.zoo_cells import last_change
 from jaxrobust.report.boards import make_boards
 from jaxrobust.report.cell_rows import CellRow, read_cell_rows
 from jaxrobust.report.documents import about_model
 from jaxrobust.report.site import write_site
-from jaxrobust.report.sizes import with_flops
 from jaxrobust.report.studies import find_studies, study_document, write_studies, write_study_plots
 from jaxrobust.report.suite_boards import SuiteBoard, make_suite_boards
 from jaxrobust.report.suite_documents import suite_documents

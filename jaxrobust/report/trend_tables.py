@@ -18,9 +18,11 @@ import numpy as np
 from jaxrobust.analysis.correlations import Correlations
 from jaxrobust.analysis.degradation import box, catastrophic
 from jaxrobust.analysis.effective import leave_one_group_out
+from jaxrobust.analysis.matching import gap, same_models
 from jaxrobust.analysis.ranking import kendall, kendall_interval, standings
 from jaxrobust.analysis.trends import Trend, drops, published_trends, rank_columns
-from jaxrobust.analysis.zoo import Zoo
+from jaxrobust.analysis.zoo import ID, NAMES, ROBUSTNESS, Zoo
+from jaxrobust.analysis.zoo_estimates import NAIVE, ShiftEstimate
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.terminal import csv_text
 from jaxrobust.report.formats import latex_table, latex_text, markdown_table, markdown_text
@@ -29,7 +31,7 @@ from jaxrobust.results.plain import plain
 
 Pairs = Sequence[tuple[str, str, str]]
 # Points have two decimals; numbers that are not points have more.
-DECIMALS = {"slope": 4, "slope of others": 4, "intercept": 3, "r2": 4, "value": 4}
+DECIMALS = {"slope": 4, "conversion": 4, "slope of others": 4, "intercept": 3, "r2": 4, "value": 4}
 
 
 class Sheet(NamedTuple):
@@ -58,13 +60,32 @@ def zoo_title(zoo: Zoo) -> str:
   return ", ".join(part for part in (*parts, f"filter {', '.join(zoo.filters)}" if zoo.filters else "") if part)
 
 
+def zoo_sheet(zoo: Zoo) -> Sheet:
+  """Tabulates the zoo itself; its CSV file is read again by `zoo.read_csv`, and gives the same lines."""
+  labels = {name: values for name, values in zoo.labels.items() if name not in NAMES and any(values)}
+  rows = [
+    {"model": model}
+    | {name: values[row] for name, values in labels.items()}
+    | {name: float(values[row]) for name, values in zoo.columns.items()}
+    for row, model in enumerate(zoo.models)
+  ]
+  means = [name for name in zoo.columns if name.startswith((ID, "OOD", "R_"))]
+  return Sheet("zoo", f"The zoo, in %: {zoo_title(zoo)}", rows, ("model", *labels, *means))
+
+
 def trend_sheet(zoo: Zoo, trends: Sequence[Trend]) -> Sheet:
-  """Tabulates lines: slope (the conversion rate), intercept, R² and upper limit with 95 % intervals."""
+  """Tabulates lines: slope, intercept, R² and upper limit with 95 % intervals, and the conversion rate.
+
+  That is how many points are gained under the shift for one point gained without it: the slope on the raw scale, and on
+  the probit scale the derivative where the median model stands.
+  """
   rows = [trend.plain() for trend in trends]
   group = ("group",) if any(trend.group for trend in trends) else ()
   kind = ("kind",) if any(trend.kind for trend in trends) else ()
   title = f"Linear trends, {trends[0].line.scale} scale: {zoo_title(zoo)}"
-  return Sheet("trends", title, rows, (*kind, "x", "y", *group, "n", "slope", "intercept", "r2", "limit"))
+  # On the raw scale the conversion rate is the slope, and the limit says something.
+  last = ("limit",) if trends[0].line.scale == "raw" else ("conversion",)
+  return Sheet("trends", title, rows, (*kind, "x", "y", *group, "n", "slope", "intercept", "r2", *last))
 
 
 def effective_sheet(zoo: Zoo, trends: Sequence[Trend], published: str = "") -> Sheet:
@@ -137,6 +158,38 @@ def correlation_sheet(zoo: Zoo, found: Correlations) -> Sheet:
   """Tabulates correlations of columns, the strongest first."""
   name = {"pearson": "Pearson's r", "kendall": "Kendall's τ"}[found.kind]
   return Sheet("correlations", f"{name} of columns: {zoo_title(zoo)}", found.pairs(), ("x", "y", "n", "value"))
+
+
+def estimate_sheet(zoo: Zoo, found: Sequence[ShiftEstimate], scale: str) -> Sheet:
+  """Tabulates how far estimates without labels are from what labels say, in points."""
+  rows = [
+    {
+      "kind": item.kind,
+      "shift": item.shift,
+      "conditions": item.conditions,
+      "models": item.models,
+      **{"OOD = ID" if name == NAIVE else name: value for name, value in item.errors.items()},
+      "least r2": item.r2,
+      "not on a line": item.warned,
+    }
+    for item in found
+  ]
+  title = f"Mean absolute error in points without labels, agreement on the {scale} scale: {zoo_title(zoo)}"
+  return Sheet("without-labels", title, rows, tuple(rows[0]))
+
+
+def gap_sheet(zoo: Zoo, other: Zoo) -> Sheet:
+  """Tabulates ID robustness beside what another table says of the same models, the largest difference first."""
+  name = f"{ID} {ROBUSTNESS}"
+  pairs = same_models(zoo, other)
+  here, there = (each.column(name)[[pair[side] for pair in pairs]] for side, each in enumerate((zoo, other)))
+  total = gap(here, there)
+  order = sorted(range(len(pairs)), key=lambda row: -abs(here[row] - there[row]) if here[row] == here[row] else 0)
+  values = lambda row: {"here": float(here[row]), "there": float(there[row]), "gap": float(here[row] - there[row])}
+  rows = [{"model": zoo.models[pairs[row][0]], **values(row)} for row in order]
+  mean = f"mean {shown(total.mean, 3)} [{', '.join(shown(end, 3) for end in total.interval)}], sd {shown(total.sd, 3)}"
+  title = f"{name} minus that of {total.n} of {len(other)} models of {other.source}: {mean}: {zoo_title(zoo)}"
+  return Sheet("gap", title, rows, tuple(rows[0]))
 
 
 def shown(value: Any, decimals: int = 2) -> str:

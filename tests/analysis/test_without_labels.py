@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,7 @@ from jaxrobust.analysis.confidence_estimates import (
   cells_confidence_estimate,
   difference_of_confidences,
 )
+from jaxrobust.analysis.zoo_estimates import ESTIMATES, estimate_zoo
 from jaxrobust.core.errors import InputError, UnknownNameError
 from jaxrobust.results import Cell, Result
 
@@ -115,3 +118,45 @@ def test_estimates_from_cells(attack):
     cells_confidence_estimate(first[0], second[1])
   with pytest.raises(InputError, match="atc or doc"):
     cells_confidence_estimate(first[0], second[0], "cot")
+
+
+def zoo_cells(attack="none", conditions=(("fog-1-t32", 0.2), ("fog-2-t32", 0.4)), models=6):
+  """Cells of a zoo under severities of fog."""
+  rng = np.random.default_rng(0)
+  cells = []
+  for condition, shift in (("clean", 0.0), *conditions):
+    predictions, labels = networks(rng, shift, models, 1500)
+    for at, row in enumerate(predictions):
+      # Confidence knows nothing of what is right.
+      one = cell(
+        f"m{at}", row, labels, attack=attack, fingerprint=condition, confidence=rng.random(1500).astype(np.float32)
+      )
+      cells.append(dataclasses.replace(one, cell=dataclasses.replace(one.cell, condition=condition)))
+  return cells
+
+
+@pytest.mark.parametrize(("attack", "kind"), [("none", "accuracy"), ("linf-mm5", "robustness")])
+def test_a_zoo_is_estimated_shift_by_shift(attack, kind):
+  cells = zoo_cells(attack)
+  (found,) = estimate_zoo(cells)
+  assert found[:4] == (kind, "fog", 2, 6) and tuple(found.errors) == ESTIMATES
+  # By hand: the first two severities, one estimator.
+  at = lambda condition: [one for one in cells if one.cell.condition == condition]
+  error = []
+  for condition in ("fog-1-t32", "fog-2-t32"):
+    truth = np.array([one.examples["robust"].mean() for one in at(condition)])
+    error.append(100 * np.abs(cells_estimate(at("clean"), at(condition)).accuracy - truth).mean())
+  assert found.errors["aline-s"] == pytest.approx(np.mean(error))
+  assert found.errors["aline-s"] < found.errors["id"] / 2 and found.errors["doc"] == pytest.approx(
+    found.errors["id"], abs=2
+  )
+  assert found.r2 > 0.95 and found.warned == 0
+
+
+def test_zoos_that_cannot_be_estimated_are_refused():
+  cells = zoo_cells(models=4)
+  two = [one for one in cells if one.cell.model in ("m0", "m1")]
+  bare = [dataclasses.replace(one, examples={"robust": one.examples["robust"]}) for one in cells]
+  for bad in (two, bare):
+    with pytest.raises(InputError, match="of 3 models: nothing to estimate from"):
+      estimate_zoo(bad)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from jaxrobust.results import Cell, Result, save_result
+from tests.analysis.test_without_labels import zoo_cells
 from tests.cli.calling import call, refused
 
 LABELS = ("trades", "pgd-at")
@@ -65,6 +66,9 @@ def test_filters_groups_scales_and_columns(board):
   rows, err = lines(board, "--filter", "rob>=45,technique=trades", "--scale=probit")
   assert rows[0]["n"] == 8 and rows[0]["scale"] == "probit" and rows[0]["filter"] == "rob>=45, technique=trades"
   assert rows[0]["limit"] is None and not err
+  # Half a point per point would be a slope of one half here; on the probit scale it depends on where one stands.
+  assert 0.5 < rows[0]["conversion"] < 0.9 and rows[0]["conversion"] != rows[0]["slope"]
+  assert "conversion" in call("trends", board, "--scale=probit", "--draws=20")[1]
   rows, _ = lines(board, "--group", "technique", "--x", "params", "--y", "OOD_d robustness", "--top", "10000")
   assert [row["group"] for row in rows] == ["", "pgd-at", "trades"] and rows[0]["x"] == "params"
 
@@ -100,17 +104,36 @@ def test_a_results_folder(root):
   assert len(rows) == 1 and rows[0]["value"] == pytest.approx(1) and rows[0]["kind"] == "kendall"
 
 
+def test_two_tables_of_the_same_models(board, tmp_path):
+  other = tmp_path / "other.csv"
+  other.write_text("title,model,ID accuracy,ID robustness\nx,M3,81.52,44.3\nx,m4,99,1\nx,m5,82.5,47.0\n")
+  rows, _ = lines(board, "--show=gap", "--beside", other)
+  assert [(row["model"], round(row["gap"], 2)) for row in rows] == [("m5", 0.5), ("m3", 0.2)]
+  text = " ".join(call("trends", board, "--show=gap", "--beside", other)[1].split())
+  assert "mean 0.350" in text and "sd 0.150" in text and "2 of 3 models of other.csv" in text
+
+
+def test_estimates_without_labels_from_cells(tmp_path):
+  for one in zoo_cells():
+    save_result(tmp_path, one)
+  rows, _ = lines("--root", tmp_path, "--show=without-labels", "--scale=probit", "--filter=acc>0")
+  assert len(rows) == 1 and rows[0]["shift"] == "fog" and rows[0]["aline-s"] < rows[0]["OOD = ID"]
+  assert "raw scale: 6 models" in " ".join(call("trends", "--root", tmp_path, "--show=without-labels")[1].split())
+
+
 def test_files_of_tables_and_plots(board, tmp_path):
   pytest.importorskip("matplotlib")
   code, _, err = call("trends", board, "--out", tmp_path, "--group=technique", "--draws=50")
-  assert code == 0 and err == f"21 tables and 4 plots in {tmp_path}\n"
+  assert code == 0 and err == f"24 tables and 4 plots in {tmp_path}\n"
   names = {path.name for path in tmp_path.iterdir()}
-  for stem in ("trends", "effective", "degradation", "catastrophic", "ranks", "held-out", "correlations"):
+  for stem in ("trends", "effective", "degradation", "catastrophic", "ranks", "held-out", "correlations", "zoo"):
     assert {f"{stem}.md", f"{stem}.csv", f"{stem}.tex"} <= names
   for stem in ("trend-ID_robustness-OOD_d_robustness", "degradation", "correlations"):
     assert {f"{stem}.png", f"{stem}.svg", f"{stem}.pdf"} <= names
   rows = list(csv.DictReader((tmp_path / "trends.csv").open()))
   assert len(rows) == 6 and float(rows[0]["slope"]) == lines(board)[0][0]["slope"]
+  again, once = lines(tmp_path / "zoo.csv")[0], lines(board)[0]
+  assert [row["slope_low"] for row in again] == [row["slope_low"] for row in once]
   before = {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
   assert call("trends", board, "--out", tmp_path, "--group=technique", "--draws=50")[0] == 0
   assert before == {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
@@ -120,7 +143,7 @@ def test_without_matplotlib_there_are_tables(board, tmp_path, monkeypatch):
   monkeypatch.setitem(sys.modules, "matplotlib", None)
   monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
   code, _, err = call("trends", board, "--out", tmp_path, "--draws=50", "--plots=no")
-  assert code == 0 and "18 tables and 0 plots" in err
+  assert code == 0 and "21 tables and 0 plots" in err
   refused_line = call("trends", board, "--out", tmp_path, "--draws=50", "--plots=yes")[2]
   assert "pip install 'jaxrobust[report]'" in refused_line and refused_line.count("\n") == 1
 
@@ -138,6 +161,9 @@ def test_without_matplotlib_there_are_tables(board, tmp_path, monkeypatch):
     (2, "unknown scale 'log'", ["{board}", "--scale=log"]),
     (2, "unknown label 'techniqe'; did you mean 'technique'", ["{board}", "--group=techniqe"]),
     (2, "held-out predicts each group", ["{board}", "--show=held-out"]),
+    (2, "without-labels needs predictions", ["{board}", "--show=without-labels"]),
+    (2, "a gap is between two tables", ["{board}", "--show=gap"]),
+    (2, "a gap is between two tables", ["{board}", "--beside={board}"]),
     (2, "a trend of OOD_d robustness over ID robustness needs at least 3 models", ["{board}", "--filter=rob>=67"]),
     (2, "leaves none of 20 models", ["{board}", "--filter=rob>=99"]),
     (2, "draws must be at least 1", ["{board}", "--draws=0"]),

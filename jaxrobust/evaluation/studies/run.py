@@ -30,16 +30,16 @@ class StudyRunner:
 
   def __init__(self, path: str, out: str | Path, options: RunOptions, n: int = 0):
     study, self.out, self.runs = load_config(path), Path(out), study_runs(path, out)
-    self.configs = {one.name: _train_config(one) for one in self.runs}
+    self.configs = {one.name: _train_config(one) for one in self.runs if not one.model}
     spec = EvalSpec(**{**study.evaluation.to_dict(), "n": n})
     check_writable(out)
     save_index(out, study.study, spec, [{**asdict(one), "options": None} for one in self.runs])
     self.evaluator = StudyEvaluator(spec, out, options)
 
   def run(self, one: StudyRun) -> str | None:
-    """Trains and evaluates one network; returns what went wrong as a line, so that the others go on."""
+    """Trains one network, unless it is there, and evaluates it; returns what went wrong: the others go on."""
     try:
-      folder = train(self.configs[one.name], self.out / MODELS_FOLDER / one.name, title=one.name, quiet=True)
+      folder = one.model or self._train(one)
       if one.judged:
         self.evaluator(one.name, folder)
     except StoppedError:
@@ -47,6 +47,9 @@ class StudyRunner:
     except JaxrobustError as error:
       return f"failed: {one.name}: {error}"
     return None
+
+  def _train(self, one: StudyRun) -> Path:
+    return train(self.configs[one.name], self.out / MODELS_FOLDER / one.name, title=one.name, quiet=True)
 
 
 def _train_config(one: StudyRun) -> TrainConfig:

@@ -27,6 +27,7 @@ class StudyRun:
     against: the group it is compared with; empty for none.
     judged: whether it is evaluated: a pre-training is not.
     options: of training.
+    model: a classifier's folder or zoo name that is judged as it is, without training; empty for what is trained.
   """
 
   name: str
@@ -34,6 +35,7 @@ class StudyRun:
   against: str
   judged: bool
   options: ConfigDict
+  model: str = ""
 
 
 def study_runs(path: str, out: str | Path) -> list[StudyRun]:
@@ -64,7 +66,8 @@ def _resolve(row: ConfigDict, folder: Path, models: Path) -> StudyRun:
     "techniques": techniques,
     "options": {name: value for name, value in details.items() if name in techniques},
   }
-  return StudyRun(row.name, row.group, row.against, row.judged, ConfigDict(_placed(merged, str(models))))
+  placed = ConfigDict(_placed(merged, str(models)))
+  return StudyRun(row.name, row.group, row.against, row.judged, placed, _placed(row.get("model", ""), str(models)))
 
 
 def _placed(value: Any, models: str) -> Any:
