@@ -17,7 +17,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from perceptual_advex import perceptual_attacks
 
 from tests.golden.torch_perceptual import Injected, ResNetCIFAR, as_tensor, attacks
 
@@ -46,7 +45,7 @@ def make(name: str, network: ResNetCIFAR, bound: float) -> torch.nn.Module:
     return attacks.StAdvAttack(network, bound=bound, num_iterations=100)
   if name == "recolor":
     return attacks.ReColorAdvAttack(network, bound=bound, num_iterations=100)
-  kind = perceptual_attacks.LagrangePerceptualAttack if name == "lpa" else perceptual_attacks.PerceptualPGDAttack
+  kind = attacks.LagrangePerceptualAttack if name == "lpa" else attacks.PerceptualPGDAttack
   return kind(network, bound=bound, num_iterations=40, lpips_model="self")
 
 

@@ -42,7 +42,7 @@ OODRB = {
   "dataset": "cifar10",
   "eps": 0.03137254901960784,
   "clean_acc": 0.8969,
-  "adv_acc": {"Linf-mm5-0.031373": 0.5953, "L2-mm5-0.5": 0.61, "lpa-0.5": 0.1},
+  "adv_acc": {"Linf-mm5-0.031373": 0.5953, "L2-mm5-0.5": 0.61, "lpa-0.5": 0.1, "stadv-0.05": 0.2},
   "metrics": {
     "corruptions": {"fog": {"3": {"clean": 0.8, "Linf-mm5-0.031373": 0.4}, "5": {"clean": 0.6}}},
     "cifar10.1": {"clean": 0.7, "Linf-mm5-0.031373": 0.3},
@@ -124,10 +124,12 @@ def test_oodrobustbench_both_ways(tmp_path):
   import_results("oodrobustbench", write(tmp_path / "in", files), tmp_path / "results")
   found = numbers(tmp_path / "results")
   assert found["Carmon.Linf", "cifar10", "fog-3-t32", "linf-mm5@8/255"][0] == 0.4
-  assert found["Carmon.Linf", "cifar10.1-v6", "clean", "none"][0] == 0.7 and len(found) == 10
+  assert found["Carmon.Linf", "cifar10.1-v6", "clean", "none"][0] == 0.7 and len(found) == 11
   # CIFAR-10.1 has 2,000 images; of CINIC-10 as many are drawn as CIFAR-10 has.
   assert found["Carmon.Linf", "cifar10.1-v6", "clean", "none"][1] == 2000
   assert found["Carmon.Linf", "cinic10", "clean", "none"][1] == 10000
+  assert found["Carmon.Linf", "cifar10", "clean", "lpips-alexnet-cifar-lpa-200@0.5"][0] == 0.1
+  assert found["Carmon.Linf", "cifar10", "clean", "flow-stadv-100@0.05"][0] == 0.2, "the id that our own cells have"
   export_results("oodrobustbench", tmp_path / "results", tmp_path / "out")
   exported = read(tmp_path / "out")["cifar10/Linf/Carmon.json"]
   assert exported.pop("eps") == pytest.approx(8 / 255)

@@ -48,6 +48,15 @@ SIZES = {"cifar10.1-v6": 2_000, "cifar10.2": 2_000, "cifar10-r": 6_837}
 # What models of the benchmark were trained for (section 3 of the paper): norm and budget by data set.
 TRAINED = {("cifar10", "linf"): "8/255", ("cifar10", "l2"): "0.5", ("imagenet", "linf"): "4/255"}
 ATTACKS = {"aa": "autoattack"}
+# Their attacks without a norm: the threat, and all steps on CIFAR-10 and ImageNet, which ids of ours have in them.
+# LPIPS is that of an AlexNet for CIFAR-10 that cannot be had any more, or of ImageNet's; its fingerprint is not known.
+UNFORESEEN = {
+  "ppgd": ("lpips", 40, 40),
+  "lpa": ("lpips", 200, 200),
+  "stadv": ("flow", 100, 200),
+  "recolor": ("color", 100, 200),
+}
+NETWORKS = {"cifar10": "lpips-alexnet-cifar", "imagenet": "lpips-alexnet"}
 # Natural shifts of a data set have names of their own; those of other data sets begin with its name.
 BASES = {"cinic10": "cifar10", "objectnet": "imagenet"}
 
@@ -91,16 +100,19 @@ def _measured(file: Path, base: Record, values: Mapping[str, Any]) -> Iterator[R
     if key == "clean":
       yield {**base, "accuracy": accuracy}
     else:
-      attack, eps = parse_key(key)
+      attack, eps, threat = parse_key(key, base["data"])
       robust = fraction(value, f"{file}: {key}")
-      yield {**base, "attack": attack, "eps": eps, "accuracy": accuracy, "robust_accuracy": robust}
+      about = {} if threat is None else {"threat": threat}
+      yield {**base, "attack": attack, "eps": eps, "accuracy": accuracy, "robust_accuracy": robust, **about}
 
 
-def parse_key(key: str) -> tuple[str, str]:
-  """Returns our attack id and budget of a key.
+def parse_key(key: str, data: str = "cifar10") -> tuple[str, str, str | None]:
+  """Returns our attack id, the budget, and the threat where that is no norm, of a key.
 
-  >>> parse_key("Linf-mm5-0.031373"), parse_key("lpa-0.5"), parse_key("L2-aa-1.")
-  (('linf-mm5', '8/255'), ('lpa', '0.5'), ('l2-autoattack', '1.0'))
+  >>> parse_key("Linf-mm5-0.031373"), parse_key("L2-aa-1.")
+  (('linf-mm5', '8/255', None), ('l2-autoattack', '1.0', None))
+  >>> parse_key("stadv-0.05", "imagenet"), parse_key("lpa-0.5")[0]
+  (('flow-stadv-200', '0.05', 'flow'), 'lpips-alexnet-cifar-lpa-200')
   """
   name, _, eps = key.rpartition("-")
   norm, _, attack = name.rpartition("-")
@@ -109,20 +121,25 @@ def parse_key(key: str) -> tuple[str, str]:
   except ValueError:
     raise CorruptFileError(f"{key!r} is no attack's key") from None
   attack = ATTACKS.get(attack, attack)
-  return (f"{NORMS.get(norm, norm)}-{attack}" if norm else attack), budget
+  if not norm and attack in UNFORESEEN:
+    kind, small, large = UNFORESEEN[attack]
+    threat = NETWORKS.get(data, NETWORKS["cifar10"]) if kind == "lpips" else kind
+    return f"{threat}-{attack}-{large if data == 'imagenet' else small}", budget, threat
+  return (f"{NORMS.get(norm, norm)}-{attack}" if norm else attack), budget, None
 
 
 def make_key(attack: str, eps: str, threat: str | None = None) -> str | None:
   """Returns the key of an attack; None for one that has none. Only norms are named: other threats have an attack each.
 
-  >>> make_key("linf-mm5", "8/255"), make_key("l2-autoattack", "1"), make_key("stadv-stadv-100", "0.05", "stadv")
-  ('Linf-mm5-0.031373', 'L2-aa-1.', 'stadv-100-0.05')
+  >>> make_key("linf-mm5", "8/255"), make_key("l2-autoattack", "1"), make_key("flow-stadv-100", "0.05", "flow")
+  ('Linf-mm5-0.031373', 'L2-aa-1.', 'stadv-0.05')
   """
   norm, budget = attack_norm(attack), budget_value(eps)
   if budget is None or ":" in attack:
     return None
   name = without_threat(attack, norm or threat)
   name = next((theirs for theirs, ours in ATTACKS.items() if ours == name), name)
+  name = next((theirs for theirs in UNFORESEEN if name.partition("-")[0] == theirs and not norm), name)
   return f"{OTHERS[norm]}-{name}-{budget:.6f}".rstrip("0") if norm else f"{name}-{budget:.6f}".rstrip("0")
 
 
@@ -168,7 +185,7 @@ def _trained_budget(accuracies: Mapping[str, float], base: str, threat: str) -> 
   0.03137254901960784
   """
   keys = [parse_key(key) for key in accuracies]
-  budgets = {eps: budget_value(eps) or 0.0 for attack, eps in keys if attack_norm(attack) == NORMS[threat]}
+  budgets = {eps: budget_value(eps) or 0.0 for attack, eps, _ in keys if attack_norm(attack) == NORMS[threat]}
   paper = TRAINED.get((base, NORMS[threat]))
   return budgets[paper] if paper in budgets else min(budgets.values(), default=None)
 
