@@ -42,6 +42,7 @@ def test_there_is_a_guide_for_each_use():
     "search_architectures",
     "train_on_a_pod",
     "training",
+    "trends",
     "write_a_suite",
     "write_an_attack",
   }

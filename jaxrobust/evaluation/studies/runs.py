@@ -48,10 +48,12 @@ def study_runs(path: str, out: str | Path) -> list[StudyRun]:
 
 
 def pick_run(path: str, index: int, out: str | Path) -> StudyRun:
-  """Returns one run of a study by its number."""
+  """Returns one run of a study by its number, to be trained."""
   runs = study_runs(path, out)
   if not 0 <= index < len(runs):
     raise InputError(f"{path} has the runs 0 … {len(runs) - 1}, not {index}")
+  if runs[index].model:
+    raise InputError(f"{runs[index].name} judges {runs[index].model} as it is: there is nothing to train")
   return runs[index]
 
 
