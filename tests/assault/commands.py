@@ -6,8 +6,8 @@ import hashlib
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from tests.training.runs import curve, port
 
 ROOT = Path(__file__).parents[2]
 STUDY = f"{ROOT}/configs/studies.py:digits-techniques"
+CELLS = f"{ROOT}/configs/nas.py:runlocal"
 
 
 @dataclass(frozen=True)
@@ -23,19 +24,27 @@ class Command:
 
   Attributes:
     words: (models, out) -> its words.
-    outcome: folder -> what must not depend on kills and signals.
+    outcome: folder -> what stands in it so far that must not depend on kills and signals, by name.
     processes: how many of them share the work.
   """
 
   words: Callable[[Sequence[Path], Path], list[str]]
-  outcome: Callable[[Path], object]
+  outcome: Callable[[Path], dict[str, object]]
   processes: int = 1
 
 
-def cells(out: Path) -> dict[str, str]:
+def _contents(out: Path, paths: Iterable[Path]) -> dict[str, object]:
+  return {str(path.relative_to(out)): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
+
+
+def cells(out: Path) -> dict[str, object]:
   """The bytes of every cell."""
-  found = [path for path in out.rglob("*.seed0.json") if ".shard-" not in path.name]
-  return {str(path.relative_to(out)): hashlib.sha256(path.read_bytes()).hexdigest() for path in found}
+  return _contents(out, (path for path in out.rglob("*.seed0.json") if ".shard-" not in path.name))
+
+
+def dataset(out: Path) -> dict[str, object]:
+  """The bytes of every cell, and of the data set that is made of them."""
+  return {**cells(out), **_contents(out, (out / "dataset").rglob("*.json"))}
 
 
 def verdicts(out: Path) -> dict[str, object]:
@@ -45,15 +54,17 @@ def verdicts(out: Path) -> dict[str, object]:
   return {str(result.cell): result.examples["robust"].tolist() for result in load_results(out)}
 
 
-def network(out: Path) -> object:
+def network(out: Path) -> dict[str, object]:
   """The curve and the weights of a training."""
   from jaxrobust.models.zoo import fingerprint, load_classifier
 
-  return curve(out), fingerprint(load_classifier(out))
+  made = {"weights": fingerprint(load_classifier(out))} if (out / "classifier.json").exists() else {}
+  return {**made, **{f"loss of step {step}": loss for step, loss in curve(out)}}
 
 
 def _evaluate(models: Sequence[Path], out: Path) -> list[str]:
-  return ["evaluate", f"--model={models[0]}", "--suite=robustart,small", "--n=12", "--save_seconds=0.2", f"--out={out}"]
+  words = ["evaluate", f"--model={models[0]}", "--suite=robustart,scaled,small", "--n=12"]
+  return [*words, "--save_seconds=0", f"--out={out}"]
 
 
 def _shared(models: Sequence[Path], out: Path) -> list[str]:
@@ -77,43 +88,81 @@ def _study(models: Sequence[Path], out: Path) -> list[str]:
   return ["study", "run", STUDY, "--only=standard-s0", "--n=8", f"--out={out}"]
 
 
-# A place for `nas run`, once there is such a command.
+def _nas(models: Sequence[Path], out: Path) -> list[str]:
+  del models
+  words = [
+    "nas",
+    "run",
+    f"--config={CELLS}",
+    "--cells=13714,0",
+    "--only=*/clean/*[ng][es]*",
+    "--n=24",
+    "--batch_size=16",
+  ]
+  training = ["--train.arch_options.width=2", "--train.epochs=0.2", "--train.save_every=3"]
+  return [*words, *training, "--save_seconds=0", f"--out={out}"]
+
+
 COMMANDS = {
   "evaluate": Command(_evaluate, cells),
   "train": Command(_train, network),
   "study run": Command(_study, cells),
+  "nas run": Command(_nas, dataset),
   "transfer": Command(_transfer, cells),
   "shards": Command(_shared, verdicts, processes=2),
 }
 
 
-def start(command: Command, models: Sequence[Path], out: Path, **environment: str) -> list[subprocess.Popen]:
-  """Starts all processes of a command, each in a group of its own."""
-  words = [sys.executable, "-m", "jaxrobust.cli.main", *command.words(models, out), "--quiet=true"]
-  shared = {}
-  if command.processes > 1:
-    shared = {"JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{port()}", "JAX_NUM_PROCESSES": str(command.processes)}
-  made = []
-  for index in range(command.processes):
-    one = {"JAX_PROCESS_ID": str(index)} if shared else {}
-    env = {**os.environ, "PYTHONPATH": str(ROOT), **shared, **one, **environment}
-    pipe = subprocess.PIPE
-    made.append(
-      subprocess.Popen(words, env=env, stdout=subprocess.DEVNULL, stderr=pipe, text=True, start_new_session=True)
-    )
-  return made
+def differences(found: dict[str, object], wanted: dict[str, object], whole: bool = True) -> list[str]:
+  """What of a folder is not as in the one that nobody disturbed: one line each; nothing may be missing from a whole."""
+  lines = [f"{name} is not there" for name in sorted(wanted.keys() - found.keys()) if whole]
+  lines += [f"{name} should not be there" for name in sorted(found.keys() - wanted.keys())]
+  both = sorted(found.keys() & wanted.keys())
+  return lines + [f"{name}: {found[name]}, not {wanted[name]}" for name in both if found[name] != wanted[name]]
 
 
-def finish(processes: Sequence[subprocess.Popen], seconds: float = 900) -> list[tuple[int, str]]:
-  """Exit codes, and what was said."""
-  end = time.monotonic() + seconds
-  found = []
+class Process(subprocess.Popen):
+  """A process in a group of its own; what it says on standard error can be read while it runs."""
+
+  def __init__(self, words: Sequence[str], environment: dict[str, str]) -> None:
+    self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the process is asked about
+    env = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
+    super().__init__(words, cwd=ROOT, env=env, stdout=subprocess.DEVNULL, stderr=self._errors, start_new_session=True)
+
+  def said(self) -> str:
+    # The place in the file is shared with the process, and must not be moved.
+    return os.pread(self._errors.fileno(), 2**20, 0).decode(errors="replace")
+
+
+def start(
+  command: Command, models: Sequence[Path], out: Path, program: Sequence[str] = ("jaxrobust.cli.main",), **more: str
+) -> list[Process]:
+  """Starts all processes of a command.
+
+  Args:
+    program: the module that takes the command's words, and what it wants before them.
+    more: variables of the environment.
+  """
+  words = [sys.executable, "-m", *program, *command.words(models, out), "--quiet=true"]
+  if command.processes == 1:
+    return [Process(words, more)]
+  more |= {"JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{port()}", "JAX_NUM_PROCESSES": str(command.processes)}
+  return [Process(words, {**more, "JAX_PROCESS_ID": str(index)}) for index in range(command.processes)]
+
+
+def finish(processes: Sequence[Process], seconds: float = 900) -> list[tuple[int | str, str]]:
+  """Exit codes, and what was said; one that does not end is ended, and its code is "hangs"."""
+  found: list[tuple[int | str, str]] = []
   for process in processes:
-    _, said = process.communicate(timeout=max(end - time.monotonic(), 1))
-    found.append((process.returncode, said))
+    try:
+      found.append((process.wait(seconds), process.said()))
+    except subprocess.TimeoutExpired:
+      process.kill()
+      process.wait()
+      found.append(("hangs", process.said()))
   return found
 
 
 def left_over(out: Path) -> list[str]:
   """Files that no finished command leaves."""
-  return [str(path) for path in out.rglob("*") if path.name.startswith(".tmp-") or ".partial." in path.name]
+  return [str(path) for path in out.rglob("*") if path.name.startswith(".tmp-") or path.name.endswith(".partial.npz")]

@@ -2,11 +2,15 @@
 
 The numbers are small by default; the full assault is
 `ASSAULT_INPUTS=1000 ASSAULT_KILLS=100 ASSAULT_SIGNALS=100 ASSAULT_IMAGES=10000 bash launch/test.sh assault`.
+Its parts can be run one by one (`… assault -k "kill and transfer"`); with `ASSAULT_TABLE=FILE` their rows are kept
+there, the last one of each part, and the table is that of all.
 """
 
 from __future__ import annotations
 
+import json
 import os
+from pathlib import Path
 
 import pytest
 
@@ -35,14 +39,29 @@ def pytest_collection_modifyitems(config, items):
 @pytest.fixture
 def record():
   """Adds a row to the table: what was tried, how often, and what came of it."""
-  return lambda what, tried, outcome: _ROWS.append((what, tried, outcome))
+
+  def add(what: str, tried: int, outcome: str) -> None:
+    _ROWS.append((what, tried, outcome))
+    _table()  # Kept at once: what comes after may be broken off.
+
+  return add
+
+
+def _table() -> dict[str, tuple[int, str]]:
+  """The rows of this run, and of earlier ones where they are kept."""
+  kept = Path(os.environ.get("ASSAULT_TABLE", os.devnull))
+  rows = json.loads(kept.read_text() or "{}") if kept.exists() else {}
+  rows |= {what: (tried, outcome) for what, tried, outcome in _ROWS}
+  kept.write_text(json.dumps(rows, indent=2) + "\n")
+  return rows
 
 
 def pytest_terminal_summary(terminalreporter):
   if not _ROWS:
     return
-  width = max(len(row[0]) for row in _ROWS)
+  rows = _table()
+  width = max(map(len, rows))
   terminalreporter.write_line("")
   terminalreporter.write_line(f"{'assault':<{width}}  tried  outcome")
-  for what, tried, outcome in _ROWS:
+  for what, (tried, outcome) in rows.items():
     terminalreporter.write_line(f"{what:<{width}}  {tried:>5}  {outcome}")
