@@ -7,6 +7,9 @@ that do not fit a slice (6) and runs that were asked to stop and can be continue
 
 from __future__ import annotations
 
+# Characters of an error's text.
+LONGEST = 1500
+
 
 def first_line(error: BaseException) -> str:
   """Returns the first line of an error's text that says anything; its kind where none does.
@@ -17,10 +20,22 @@ def first_line(error: BaseException) -> str:
   return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
+def shortened(text: str) -> str:
+  """Returns a text, or its beginning and end where it is too long: damaged files hold values of any length.
+
+  >>> shortened("8/255 is a budget"), len(shortened("9" * 10**6)) <= LONGEST
+  ('8/255 is a budget', True)
+  """
+  return text if len(text) <= LONGEST else f"{text[: LONGEST - 303]} … {text[-300:]}"
+
+
 class JaxrobustError(Exception):
-  """Base of all errors raised on purpose; its text is one line."""
+  """Base of all errors raised on purpose; its text is one line, and of a bounded length."""
 
   exit_code = 1
+
+  def __str__(self) -> str:
+    return shortened(super().__str__())
 
 
 class InputError(JaxrobustError, ValueError):
@@ -35,7 +50,7 @@ class UnknownNameError(JaxrobustError, KeyError):
   exit_code = 2
 
   def __str__(self) -> str:  # KeyError would print the repr, quotes included.
-    return str(self.args[0])
+    return shortened(str(self.args[0]))
 
 
 class CellMismatchError(JaxrobustError):

@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.training.runs import curve, port
 
 ROOT = Path(__file__).parents[2]
-STUDY = f"{ROOT}/configs/studies.py:digits-techniques"
+STUDY = f"{ROOT}/tests/assault/study.py"
 CELLS = f"{ROOT}/configs/nas.py:runlocal"
 
 
@@ -63,7 +63,7 @@ def network(out: Path) -> dict[str, object]:
 
 
 def _evaluate(models: Sequence[Path], out: Path) -> list[str]:
-  words = ["evaluate", f"--model={models[0]}", "--suite=robustart,scaled,small", "--n=12"]
+  words = ["evaluate", f"--model={models[0]}", "--suite=robustart,scaled,small", "--only=*clean*", "--n=12"]
   return [*words, "--save_seconds=0", f"--out={out}"]
 
 
@@ -79,13 +79,13 @@ def _transfer(models: Sequence[Path], out: Path) -> list[str]:
 
 def _train(models: Sequence[Path], out: Path) -> list[str]:
   del models
-  words = ["train", "--arch=cnn-tiny", "--epochs=3", "--batch_size=128", "--save_every=3", "--log_every=3"]
+  words = ["train", "--arch=cnn-tiny", "--epochs=1.5", "--batch_size=128", "--save_every=3", "--log_every=3"]
   return [*words, "--holdout=37", "--techniques=('flip','fast-at','ema')", "--data=digits32-train", f"--out={out}"]
 
 
 def _study(models: Sequence[Path], out: Path) -> list[str]:
   del models
-  return ["study", "run", STUDY, "--only=standard-s0", "--n=8", f"--out={out}"]
+  return ["study", "run", STUDY, "--n=8", f"--out={out}"]
 
 
 def _nas(models: Sequence[Path], out: Path) -> list[str]:

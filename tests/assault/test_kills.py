@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 from tests.assault.commands import COMMANDS, differences, finish, left_over, start
-from tests.assault.conftest import SEED, count
+from tests.assault.conftest import SEED, count, kept_rows
 from tests.assault.progress import cpu_seconds, have_met, spend, waiting
 
 # The codes that the README promises; 0 where the command was done before the signal came.
@@ -19,7 +20,7 @@ CODES = {signal.SIGINT: {0, 130}, signal.SIGTERM: {0, 75}, signal.SIGHUP: {0, 75
 # Of several processes, those that are left end within a minute; twice that on a machine that is busy.
 SURVIVORS_SECONDS = 120.0
 # A folder is disturbed this often, then brought to its end and compared.
-IN_A_ROW = 4
+IN_A_ROW = 6
 SINGLE = [name for name, command in COMMANDS.items() if command.processes == 1]
 
 
@@ -65,44 +66,60 @@ def settle(name, models, out, wanted):
 class Tally(NamedTuple):
   """What came of many disturbances of one command; `late` ones met a command that had ended, and do not count."""
 
-  done: int
-  late: int
-  folders: int
-  wrong: list[str]
+  done: int = 0
+  late: int = 0
+  folders: int = 0
+  wrong: tuple[str, ...] = ()
 
   def __str__(self) -> str:
     return f"{self.folders} folders, {len(self.wrong)} differences ({self.late} more came too late)"
 
 
-def assail(name, wanted_count, disturb, ready, models, undisturbed, folder) -> Tally:
-  """Disturbs a command at random moments, a few times in each folder; compares after each time and at the end.
+class Assault(NamedTuple):
+  """One way to disturb commands.
 
-  Args:
+  Attributes:
+    title: of its rows in the table.
     disturb: (chance, processes) -> what was done to them, and the exit codes they may end with.
     ready: processes -> whether they can be disturbed yet.
   """
-  chance, command = random.Random(f"{SEED} {name}"), COMMANDS[name]
-  wanted, seconds = undisturbed(name)
-  done, late, folders, wrong = 0, 0, 0, []
-  while done < wanted_count:
-    out, story = folder / str(folders), []
-    for at in range(min(IN_A_ROW, wanted_count - done)):
-      moment = chance.random() * seconds
-      processes = start(command, models, out)
-      if not spend(processes, moment, lambda running=processes: ready(running)):
-        # Nothing was left to do, or a first run was shorter than we thought.
-        late, seconds = late + 1, seconds if at else moment
-        break
-      what, codes = disturb(chance, processes)
-      found = finish(processes, SURVIVORS_SECONDS)
-      done += 1
-      story.append(f"{what} after {moment:.2f} CPU seconds")
-      lines = [f"exit code {code}: {said[-1000:]}" for code, said in found if code not in codes or "Traceback" in said]
-      lines += differences(command.outcome(out), wanted, whole=False)
-      wrong += [f"{name}: {', '.join(story)}: {line}" for line in lines]
-    wrong += [f"{name}: {', '.join(story)}, run again: {line}" for line in settle(name, models, out, wanted)]
-    folders += 1
-  return Tally(done, late, folders, wrong)
+
+  title: str
+  disturb: Callable
+  ready: Callable
+
+
+def assail(assault, name, total, models, undisturbed, tmp_path, record):
+  """Disturbs a command at random moments until there were enough; what is known of earlier times counts."""
+  what = f"{assault.title}: {name}"
+  tally = Tally(*(kept_rows().get(what, [0, "", None])[2] or ()))
+  while tally.done < total and not tally.wrong:
+    folder = tmp_path / str(tally.folders)
+    found = assail_folder(assault, name, min(IN_A_ROW, total - tally.done), models, undisturbed(name), folder)
+    tally = Tally(*(before + now for before, now in zip(tally, found, strict=True)))
+    # One that found something is assailed from its beginning next time.
+    record(what, tally.done, str(tally), None if tally.wrong else tally[:3])
+  assert not tally.wrong, "\n".join(tally.wrong)
+
+
+def assail_folder(assault, name, times, models, whole, out) -> Tally:
+  """Disturbs a command in one folder a few times; compares what is there after each time, and all of it at the end."""
+  chance, command, (wanted, seconds) = random.Random(f"{SEED} {name} {out.name}"), COMMANDS[name], whole
+  story, late, wrong = [], 0, []
+  while len(story) < times:
+    moment = chance.random() * seconds
+    processes = start(command, models, out)
+    if not spend(processes, moment, lambda running=processes: assault.ready(running)):
+      late = 1  # All is done here.
+      break
+    what, codes = assault.disturb(chance, processes)
+    found = finish(processes, SURVIVORS_SECONDS)
+    story.append(f"{what} after {moment:.2f} CPU seconds")
+    lines = [f"exit code {code}: {said[-1000:]}" for code, said in found if code not in codes or "Traceback" in said]
+    lines += differences(command.outcome(out), wanted, whole=False)
+    wrong += [f"{name}: {', '.join(story)}: {line}" for line in lines]
+  wrong += [f"{name}: {', '.join(story)}, run again: {line}" for line in settle(name, models, out, wanted)]
+  return Tally(len(story), late, 1, tuple(wrong))
 
 
 def kill(chance, processes):
@@ -123,15 +140,15 @@ def ask(chance, processes):
   return f"{number.name}{' twice' if again else ''}", CODES[number]
 
 
+KILLS = Assault("kill -9", kill, have_met)
+SIGNALS = Assault("signals", ask, waiting)
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_killed_at_random_and_run_again_gives_identical_results(name, models, undisturbed, tmp_path, record):
-  tally = assail(name, -(-count("KILLS", 6) // len(COMMANDS)), kill, have_met, models, undisturbed, tmp_path)
-  record(f"kill -9: {name}", tally.done, str(tally))
-  assert not tally.wrong, "\n".join(tally.wrong)
+  assail(KILLS, name, -(-count("KILLS", 6) // len(COMMANDS)), models, undisturbed, tmp_path, record)
 
 
 @pytest.mark.parametrize("name", SINGLE)
 def test_signals_end_as_documented_and_lose_nothing(name, models, undisturbed, tmp_path, record):
-  tally = assail(name, -(-count("SIGNALS", 10) // len(SINGLE)), ask, waiting, models, undisturbed, tmp_path)
-  record(f"signals: {name}", tally.done, str(tally))
-  assert not tally.wrong, "\n".join(tally.wrong)
+  assail(SIGNALS, name, -(-count("SIGNALS", 10) // len(SINGLE)), models, undisturbed, tmp_path, record)

@@ -75,7 +75,7 @@ def test_every_input_is_read_or_refused(kind, reader, tmp_path, record):
   bad, slowest, most = [], 0.0, 0
   for number in range(tried):
     found = reader.ask(kind, make(kind, tmp_path, number, SEED))
-    outcomes[found["outcome"].split()[0]] += 1
+    outcomes[found["outcome"].split(":")[0]] += 1
     slowest, most = max(slowest, found["seconds"]), max(most, found["peak"] - reader.idle)
     if found["outcome"] not in ("read", "refused") or found["seconds"] > SECONDS:
       bad.append((number, found))

@@ -213,6 +213,13 @@ def test_metadata_with_impossible_numbers_is_refused(copy, change):
   refused(CorruptFileError, copy, f"not a classifier's metadata.*{next(iter(change))}")
 
 
+def test_what_is_said_of_a_long_value_is_short(copy):
+  edit(copy, num_classes="x" * 10**5)
+  with pytest.raises(CorruptFileError, match=r"not a classifier's metadata.*num_classes is") as error:
+    load_classifier(copy)
+  assert len(str(error.value)) < 2000 and "\n" not in str(error.value)
+
+
 def test_metadata_without_end_and_names_without_end_are_refused(copy):
   (copy / "classifier.json").write_text("[" * 200_000)
   refused(CorruptFileError, copy, "nested too deeply")
