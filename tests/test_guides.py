@@ -28,6 +28,7 @@ def test_there_is_a_guide_for_each_use():
   assert names >= {
     "attacks",
     "audited_autoattack",
+    "cascades",
     "certificates",
     "coming_from",
     "command_line",

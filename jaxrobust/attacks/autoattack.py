@@ -34,7 +34,8 @@ def _restarts(attack: object, count: int) -> Iterator[Stage]:
   return (Stage(attack, restart=restart) for restart in range(count))  # type: ignore[arg-type]
 
 
-def _ranks(attack: object, count: int) -> Iterator[Stage]:
+def ranks(attack: object, count: int) -> Iterator[Stage]:
+  """Yields the attack once toward each of the `count` most likely wrong classes."""
   return (Stage(attack, rank=rank) for rank in range(1, count + 1))  # type: ignore[arg-type]
 
 
@@ -49,8 +50,8 @@ def autoattack(norm: str = "linf", num_steps: int = 100, queries: int = 5000) ->
   check_norm(norm)
   stages = (
     *_restarts(apgd_ce(norm, num_steps), 5 if norm == "l1" else 1),
-    *_ranks(apgd_t(norm, num_steps), 5 if norm == "l1" else TARGETS),
-    *_ranks(FABT(norm, num_steps, steer=True), TARGETS),
+    *ranks(apgd_t(norm, num_steps), 5 if norm == "l1" else TARGETS),
+    *ranks(FABT(norm, num_steps, steer=True), TARGETS),
     Stage(Square(norm, queries)),
   )
   return Cascade(stages, "autoattack", adaptive=True)
@@ -66,8 +67,8 @@ def autoattack_plus(norm: str = "linf", num_steps: int = 100, queries: int = 500
     *_restarts(apgd_dlr(norm, num_steps), 5),
     *fab,
     Stage(Square(norm, queries)),
-    *_ranks(apgd_t(norm, num_steps), 5 if norm == "l1" else TARGETS),
-    *_ranks(FABT(norm, num_steps, steer=True), TARGETS),
+    *ranks(apgd_t(norm, num_steps), 5 if norm == "l1" else TARGETS),
+    *ranks(FABT(norm, num_steps, steer=True), TARGETS),
   )
   return Cascade(stages, "autoattack-plus", adaptive=True)
 
@@ -81,7 +82,7 @@ def autoattack_rand(norm: str = "linf", num_steps: int = 100) -> Cascade:
 
 
 def _mm(norm: str, num_steps: int, targets: int, name: str) -> Cascade:
-  return Cascade(tuple(_ranks(MM(norm, num_steps), targets)), name)
+  return Cascade(tuple(ranks(MM(norm, num_steps), targets)), name)
 
 
 @ATTACKS.register("mm3")

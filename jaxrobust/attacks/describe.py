@@ -65,6 +65,7 @@ _OWN = {
     "width": "percentage points, half the interval at which the sample is large enough",
     "evaluations": "forward passes in all at which it ends all the same; 0 for no bound",
   },
+  "autoae": {"split": "nine targets share the steps of an attack, instead of taking them each"},
   "ddn": {"init_eps": "first radius, in l2", "step_size": "first length of a step, in l2"},
   "fmn": {"step_size": "first length of a step, in l2 of the pixel values"},
   "deepfool": {"candidates": "classes whose boundaries are looked at", "refine": "bisect back to the boundary"},

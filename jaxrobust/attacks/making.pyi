@@ -78,6 +78,13 @@ def make_attack(
 ) -> APGD | APGDL1: ...
 @overload
 def make_attack(
+  name: Literal["autoae"],
+  *,
+  norm: str = ...,
+  split: bool = ...,
+) -> Cascade: ...
+@overload
+def make_attack(
   name: Literal["autoattack"],
   *,
   norm: str = ...,

@@ -20,7 +20,8 @@ from jaxrobust.core.registry import Registry, unknown_name
 from jaxrobust.core.threat import Threat
 from jaxrobust.core.validation import is_number
 
-_MODULES = ("pgd", "mim", "square", "fab", "deepfool", "apgd", "mm", "cw", "ddn", "fmn", "ead", "autoattack", "audit")
+_MODULES = ("pgd", "mim", "square", "fab", "deepfool", "apgd", "mm", "cw", "ddn", "fmn", "ead")
+_CASCADE_MODULES = ("autoattack", "autoae", "audit")
 _TRANSFER_MODULES = ("transfer_gradients", "uap")
 _SCORE_MODULES = ("nes", "spsa", "nattack", "zoo", "bandits", "simba", "signhunter")
 _THREAT_MODULES = ("ppgd", "lpa", "stadv", "recolor", "rigid", "patch")
@@ -32,7 +33,8 @@ _DECISION_MODULES = ("boundary", "evolutionary", "hopskipjump", "sign_opt", "opt
 
 def _load() -> None:
   for module in (
-    _MODULES + _TRANSFER_MODULES + _SCORE_MODULES + _DECISION_MODULES + _THREAT_MODULES + _UNFORESEEN_MODULES
+    *(_MODULES + _CASCADE_MODULES + _TRANSFER_MODULES),
+    *(_SCORE_MODULES + _DECISION_MODULES + _THREAT_MODULES + _UNFORESEEN_MODULES),
   ):
     importlib.import_module(f"jaxrobust.attacks.{module}")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple, Protocol, cast
 
@@ -179,6 +180,12 @@ class Cascade:
   @property
   def norm(self) -> str:
     return self.stages[0].attack.threat.name
+
+  def ordered(self, order: Sequence[int]) -> Cascade:
+    """Returns the same stages in another order; within a budget that changes what is spent, and no flag."""
+    if sorted(order) != list(range(len(self.stages))):
+      raise InputError(f"an order of {len(self.stages)} stages names each of 0 to {len(self.stages) - 1} once")
+    return replace(self, stages=tuple(self.stages[index] for index in order))
 
   @functools.cached_property
   def minimal(self) -> bool:

@@ -23,6 +23,7 @@ BENCHES = {
   "train": "the adversarial training step against its bare parts and PyTorch",
   "techniques": "every robust technique's step against its bare evaluations",
   "models": "forward and input gradient of networks against PyTorch, and inside device loops",
+  "cascades": "evaluations of a cascade, in its own order and in that of measured yield, beside AutoAE",
   "suite": "a suite against the sum of its cells computed alone",
   "corruptions": "corruptions against PyPI's imagecorruptions",
 }

@@ -15,7 +15,7 @@ from jaxrobust.core.errors import InputError
 if TYPE_CHECKING:
   from jaxrobust.evaluation.job import RunOptions
   from jaxrobust.evaluation.suites.report import Report
-  from jaxrobust.evaluation.suites.suite import AuditSetting
+  from jaxrobust.evaluation.suites.suite import AuditSetting, CascadeSetting
 
 # Of all commands that compute cells.
 SHARED = {
@@ -54,6 +54,9 @@ DEFAULTS = {
   "full": "autoattack",
   "width": 0.5,
   "evaluations": 0.0,
+  "stages": "autoattack",
+  "order": "",
+  "pilot": 50,
   "partial": False,
   "dry_run": False,
 }
@@ -76,9 +79,8 @@ def _setting(config: ConfigDict) -> Any:
   from jaxrobust.evaluation.suites.suite import Setting
 
   source = Path(config.source).name if config.source else ""
-  return Setting.of(
-    config.data, config.norm, config.eps, condition=config.condition, source=source, audit=_audit_setting(config)
-  )
+  more = {"source": source, "audit": _audit_setting(config), "cascade": _cascade_setting(config)}
+  return Setting.of(config.data, config.norm, config.eps, condition=config.condition, **more)
 
 
 def print_plan(config: ConfigDict) -> None:
@@ -119,6 +121,7 @@ def evaluate_config(config: ConfigDict) -> Report:
     defense=config.defense,
     oblivious=config.oblivious,
     audit=_audit_setting(config),
+    cascade=_cascade_setting(config),
     transfer_from=config.source,
     condition=config.condition,
     name=config.name or None,
@@ -134,6 +137,12 @@ def _audit_setting(config: ConfigDict) -> AuditSetting:
   from jaxrobust.evaluation.suites.suite import AuditSetting
 
   return AuditSetting(config.cheap, config.full, config.width, config.evaluations)
+
+
+def _cascade_setting(config: ConfigDict) -> CascadeSetting:
+  from jaxrobust.evaluation.suites.suite import CascadeSetting
+
+  return CascadeSetting(config.stages, config.order, config.pilot)
 
 
 def run_options(config: ConfigDict, **more: Any) -> RunOptions:
@@ -164,6 +173,7 @@ def print_summary(out: str, report: Report) -> None:
   from jaxrobust.cli.table import print_findings, print_metrics, print_reports
   from jaxrobust.evaluation.suite_jobs import missing_lines
   from jaxrobust.evaluation.suites.summary import summarize_suite, write_summary
+  from jaxrobust.evaluation.yield_job import order_line
 
   if not report.whole:
     print("other processes are still at work; the last one prints the summary")
@@ -182,3 +192,6 @@ def print_summary(out: str, report: Report) -> None:
     part = report.suite.parts[0]
     where = part.data if part.condition == "none" else f"{part.data} under {part.condition}"
     print_reports(f"{where}, robust accuracy in % [95 % interval]", [report])
+  for result in report.results:
+    if "cascade" in result.summary:
+      print(order_line(result.summary["cascade"]))

@@ -37,6 +37,7 @@ COMMANDS = {
   "report": "tables, plots and the leaderboard page of a results folder",
   "trends": "what ID robustness says about shifts: lines, limits, effective robustness, ranks, correlations",
   "results": "SQL over a results folder, local or in object storage; import and export",
+  "cascade": "which attacks to run, in which order: built from the flags and costs of stored cells",
   "list": "attacks, corruptions, models, data sets, suites, or the trained networks that ship with the package",
   "data": "what a data set is, whether it is complete, and how to get it",
   "compile": "programs for slices of accelerators, by their own compilers: fit, cost, traffic, predicted speed",

@@ -50,12 +50,12 @@ _ADDED, _TAKEN = ("queries", "flat"), ("prediction", "confidence", "broken_at")
 _EITHER = ("nan", "disagree")
 
 
-def check_audit(entry: SuiteEntry, options: RunOptions) -> None:
-  """Refuses what both phases would need names or numbers of their own for."""
+def check_phases(entry: SuiteEntry, options: RunOptions, what: str = "an audit") -> None:
+  """Refuses what the cells of each phase would need names or numbers of their own for."""
   if options.certify:
-    raise InputError("an audit takes no certificates: leave certify out, or run the full attack")
+    raise InputError(f"{what} takes no certificates: leave certify out, or run the full attack")
   if entry.oblivious or entry.targeted:
-    raise InputError("an audit is of adaptive, untargeted attacks")
+    raise InputError(f"{what} is of adaptive, untargeted attacks")
 
 
 def run_audit(job: Job, progress: ProgressFn) -> Result:
@@ -79,7 +79,7 @@ def run_audit(job: Job, progress: ProgressFn) -> Result:
   broken = lambda places: ~known.fill(standing[places])["robust"]
   sample = audit(standing, scores, job.options.seed, enough, broken)
   examples = merge_phases(cheap.examples, known, standing, scores, sample, len(schedule.cheap.stages))
-  made = make_result(_alone(job), examples, np.arange(job.cell.n))
+  made = make_result(alone(job), examples, np.arange(job.cell.n))
   told = conclude(job, made, sample, schedule, spent)
   result = replace(made, summary={**made.summary, **told}, findings=made.findings)
   save_result(job.root, result)
@@ -103,7 +103,8 @@ def _schedule(job: Job) -> Audit:
   return job.entry.schedule
 
 
-def _alone(job: Job) -> Job:
+def alone(job: Job) -> Job:
+  """Returns the job as one process does it by itself, without images."""
   return replace(job, options=replace(job.options, process=0, processes=1, save_images=0))
 
 
@@ -135,7 +136,7 @@ class KnownVerdicts:
   @classmethod
   def load(cls, job: Job) -> KnownVerdicts:
     """Returns those of the cell, if it is on disk, or else those of earlier audits."""
-    known = cls(_alone(job), sibling(job.path, AUDITED), there=np.zeros(job.cell.n, bool))
+    known = cls(alone(job), sibling(job.path, AUDITED), there=np.zeros(job.cell.n, bool))
     whole = find_stored(job)
     if whole is not None:
       return replace(known, arrays=dict(whole.examples), there=np.ones(job.cell.n, bool))

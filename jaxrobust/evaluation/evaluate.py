@@ -26,7 +26,15 @@ from jaxrobust.evaluation.provenance import about_model
 from jaxrobust.evaluation.suite_jobs import SuiteJobs, find_jobs, measure_forward
 from jaxrobust.evaluation.suites.entry import SuiteEntry
 from jaxrobust.evaluation.suites.report import Report, SuiteCell
-from jaxrobust.evaluation.suites.suite import AUDIT, AuditSetting, Setting, attack_set, make_suite
+from jaxrobust.evaluation.suites.suite import (
+  AUDIT,
+  CASCADE,
+  AuditSetting,
+  CascadeSetting,
+  Setting,
+  attack_set,
+  make_suite,
+)
 from jaxrobust.results import check_writable
 
 
@@ -65,6 +73,7 @@ def evaluate(
   defense: str = "",
   oblivious: str = "",
   audit: AuditSetting = AUDIT,
+  cascade: CascadeSetting = CASCADE,
   transfer_from: str | Path = "",
   announce: Callable[[str], None] | None = None,
   command: Callable[[str], str] | None = None,
@@ -92,6 +101,7 @@ def evaluate(
     oblivious: `gradient` to follow the naive gradient through the defense, `images` to show images made on the
       classifier inside it; these cells are named apart and ranked with no others. Empty for adaptive attacks.
     audit: what the suite `audit` compares and how exactly.
+    cascade: the stages of the suite `cascade`, and their order.
     transfer_from: the folder of another classifier, for suites with an attack by transfer (`robustart`).
     announce: told in lines what will run, what it will cost at the most, and which data is missing.
     command: of a cell, as `only` names it, the command line that computes it again, for its provenance.
@@ -119,10 +129,8 @@ def evaluate(
     name = f"{text}+{defenses_id(classifier)}"
   if defenses_of(classifier):
     about = {**about, "defense": defenses_id(classifier)}
-  name_of_data = data if isinstance(data, str) else getattr(data, "name", "arrays")
   moved = {"source": Path(transfer_from).name} if transfer_from else {}
-  more = {"side": side_of(classifier), "audit": audit, "ignorable": ways_to_ignore(classifier), **moved}
-  setting = Setting.of(name_of_data, norm, eps, condition=condition, **more)
+  setting = _setting_of(data, classifier, norm, eps, condition=condition, audit=audit, cascade=cascade, **moved)
   wanted = make_suite(suite, setting) if isinstance(suite, str) else attack_set(setting, suite)
   wanted = wanted.oblivious(oblivious) if oblivious else wanted
   wanted = wanted if only is None else wanted.only(only)
@@ -139,6 +147,12 @@ def evaluate(
   check_writable(out)
   jobs = find_jobs(wanted, context, name or "model", source, n, out, options, seen)
   return replace(_run(jobs, name, options, announce), partial=partial)
+
+
+def _setting_of(data: Any, classifier: Classifier, norm: str | None, eps: str | float | None, **more: Any) -> Setting:
+  """Returns what a suite depends on, for this classifier."""
+  name = data if isinstance(data, str) else getattr(data, "name", "arrays")
+  return Setting.of(name, norm, eps, side=side_of(classifier), ignorable=ways_to_ignore(classifier), **more)
 
 
 def _run(jobs: SuiteJobs, name: str | None, options: RunOptions, announce: Callable[[str], None] | None) -> Report:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -138,6 +138,7 @@ class Job:
     kind: of work.
     substituted: whether losses had to be replaced for this classifier.
     part: where its suite asks for it; None for jobs of no suite.
+    note: what the cell's summary says besides its counts.
   """
 
   kind: JobKind
@@ -150,6 +151,7 @@ class Job:
   options: RunOptions
   substituted: bool = False
   part: Part | None = None
+  note: Mapping[str, Any] = field(default_factory=dict)
 
   @property
   def judging(self) -> Judging:

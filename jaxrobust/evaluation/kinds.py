@@ -2,6 +2,7 @@
 
   attack    a schedule of attacks on a classifier, or none for its clean accuracy
   sequence  the frames of perturbation sequences, none of them attacked
+  by yield  a cascade, in the order that its stages alone on some examples decide (`yield_job`)
   audit     two attacks, the second on a sample of what the first leaves standing (`audit_job`)
   transfer  images made against one classifier, shown to others; of another network or of the one inside a defense
 All share the runner: devices, shards, resume, stopping, verification and progress.
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxrobust.attacks.audit import Audit
+from jaxrobust.attacks.by_yield import ByYield
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.defense import ways_to_ignore
 from jaxrobust.core.errors import InputError
@@ -23,7 +25,7 @@ from jaxrobust.engine.api import fit_schedule
 from jaxrobust.engine.scheduler import SAMPLES
 from jaxrobust.engine.workload import passes_to_the_end
 from jaxrobust.evaluation.attack_job import ATTACK, samples_of
-from jaxrobust.evaluation.audit_job import AUDIT, check_audit
+from jaxrobust.evaluation.audit_job import AUDIT, check_phases
 from jaxrobust.evaluation.certificates import certify_config
 from jaxrobust.evaluation.context import ModelContext, condition_of
 from jaxrobust.evaluation.job import Job, JobKind, RunOptions
@@ -32,6 +34,7 @@ from jaxrobust.evaluation.suites.entry import SuiteEntry, schedule_config, threa
 from jaxrobust.evaluation.suites.suite import Part
 from jaxrobust.evaluation.targets import among
 from jaxrobust.evaluation.transfer_job import TransferRun, TransferSpec
+from jaxrobust.evaluation.yield_job import BY_YIELD
 from jaxrobust.results import Cell
 
 SHOWN = JobKind(
@@ -48,9 +51,10 @@ def make_job(
   """Returns the job of an entry, with the configuration that decides its verdicts."""
   elsewhere = bool(entry.source) or entry.oblivious == "images"
   kind = SEQUENCE if isinstance(data, SequenceSource) else SHOWN if elsewhere else ATTACK
-  if isinstance(entry.schedule, Audit):
-    check_audit(entry, options)
-    kind = AUDIT if kind is ATTACK else kind
+  if isinstance(entry.schedule, Audit | ByYield):
+    check_phases(entry, options, *(["an order by yield"] if isinstance(entry.schedule, ByYield) else []))
+    phased = AUDIT if isinstance(entry.schedule, Audit) else BY_YIELD
+    kind = phased if kind is ATTACK else kind
   if not kind.attacks and entry.attack != "none":
     raise InputError(f"{data.name} under {condition_of(data)} is sequences, which are not attacked: use --suite clean")
   if entry.first is not None and entry.first < len(data):

@@ -215,7 +215,7 @@ def make_result(job: Job, examples: Arrays, positions: np.ndarray) -> Result:
 def _conclude(job: Job, examples: dict[str, np.ndarray]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
   """Returns what the verdicts add up to, and what a reader of the number must know."""
   access = [stage.attack.access for stage in job.entry.schedule.stages]
-  return summarize(examples), [*find_issues(examples, access), *_model_findings(job)]
+  return {**summarize(examples), **job.note}, [*find_issues(examples, access), *_model_findings(job)]
 
 
 def _model_findings(job: Job) -> list[dict[str, Any]]:

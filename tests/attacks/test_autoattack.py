@@ -13,7 +13,7 @@ from jaxrobust import testing
 from jaxrobust.attacks.registry import attack_name, make_attack
 from jaxrobust.attacks.schedule import Cascade, Stage
 from jaxrobust.core.classifier import Classifier
-from jaxrobust.core.errors import InputError
+from jaxrobust.core.errors import InputError, UnknownNameError
 from jaxrobust.data.source import ArraySource
 from jaxrobust.engine.api import attack_images
 from jaxrobust.engine.options import EngineOptions
@@ -174,3 +174,22 @@ def test_a_stage_of_no_class_is_passed_over():
   pgd = make_attack("pgd", num_steps=4)
   result = attack_images(Cascade((Stage(pgd, rank=7),)), classifier, images, labels, eps=0.5)
   assert not result.success.any() and not result.queries.any()
+
+
+def test_autoae_has_the_authors_stages():
+  steps = lambda cascade: [
+    (attack_name(stage.attack), stage.attack.num_steps) for stage in cascade.stages if stage.rank in (None, 9)
+  ]
+  targeted = lambda *numbers: [("apgd-t", number) for number in numbers]
+  assert steps(make_attack("autoae")) == [
+    ("apgd-dlr", 32), ("apgd-ce", 32), *targeted(63), ("fab", 63), *targeted(126), ("apgd-dlr", 160), *targeted(378),
+  ]  # fmt: skip
+  assert steps(make_attack("autoae", norm="l2")) == [
+    ("ddn", 124), ("apgd-ce", 31), ("ddn", 624), ("apgd-dlr", 31), *targeted(62),
+  ]  # fmt: skip
+  split = make_attack("autoae", split=True).stages
+  assert [stage.attack.num_steps for stage in split if stage.rank == 1] == [7, 14, 42]
+  with pytest.raises(UnknownNameError, match="unknown norm 'l1'"):
+    make_attack("autoae", norm="l1")
+  losses = {getattr(stage.attack, "loss", None) for stage in make_attack("autoae").adapted(2).stages}
+  assert losses == {"margin", "ce", "mm", None}

@@ -9,7 +9,19 @@ import numpy as np
 import pytest
 
 from jaxrobust import testing
-from jaxrobust.bench import attacks, corruptions, engine, models, queries, rows, suite, techniques, threats, train
+from jaxrobust.bench import (
+  attacks,
+  cascades,
+  corruptions,
+  engine,
+  models,
+  queries,
+  rows,
+  suite,
+  techniques,
+  threats,
+  train,
+)
 from jaxrobust.bench.bare import BareCost, bare_cost, between
 from jaxrobust.bench.peers import Peers
 from jaxrobust.bench.workloads import Workload
@@ -133,6 +145,13 @@ def test_bench_queries(work, peer):
   assert next(iter(check([queries._bound(work)], "times").values())).value > 0
 
 
+def test_bench_cascades(work):
+  found = check(cascades.compare(work, 8, "fgsm:bim,num_steps=4", "mm3", str(EPS)), "per image")
+  assert {"tiny, fgsm:bim,num_steps=4 by yield, queries saved", f"tiny, mm3@{EPS}, robust accuracy"} <= set(found)
+  orders = [found[f"tiny, fgsm:bim,num_steps=4{order}@{EPS}, robust accuracy"].value for order in ("", " by yield")]
+  assert orders[0] == orders[1]
+
+
 def test_bench_suite(work):
   (row,) = check([suite._compare(work, "clean", 1)], "fraction").values()
   assert "1 cells" in row.name and row.ratio == pytest.approx(1 / row.value)
@@ -209,6 +228,6 @@ def test_peers_answer_or_say_why_not(tmp_path):
 @pytest.mark.smoke
 def test_every_bench_of_the_command_is_there():
   found = {module.__name__.rpartition(".")[2]: module for module in (
-    engine, attacks, queries, train, techniques, models, suite, corruptions
+    engine, attacks, threats, queries, train, techniques, models, suite, cascades, corruptions
   )}  # fmt: skip
   assert found.keys() == BENCHES.keys() and all(callable(module.run) for module in found.values())

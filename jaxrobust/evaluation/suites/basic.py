@@ -1,11 +1,14 @@
-"""Suites that are sets of attacks on whatever data is given: `clean`, `basic`, `main`, `audit`, and RobustBench's."""
+"""Suites that are sets of attacks on whatever data is given: clean, basic, main, audit, cascade, and RobustBench's."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from jaxrobust.attacks.audit import audit_of
+from jaxrobust.attacks.by_yield import ByYield
+from jaxrobust.attacks.cascade_text import parse_cascade
 from jaxrobust.attacks.registry import make_attack
+from jaxrobust.core.registry import unknown_name
 from jaxrobust.evaluation.suites.entry import attack_entry, clean_entry, entry_of
 from jaxrobust.evaluation.suites.suite import SUITES, Setting, Suite, attack_set
 from jaxrobust.evaluation.suites.summary import attack_metrics
@@ -46,6 +49,17 @@ def audit(setting: Setting) -> Suite:
   cheap, full = (make_attack(name, norm=setting.norm) for name in (wanted.cheap, wanted.full))
   audited = entry_of(audit_of(cheap, full, wanted.width, wanted.evaluations), setting.eps)
   return attack_set(setting, [clean_entry(), audited])
+
+
+@SUITES.register("cascade")
+def cascade(setting: Setting) -> Suite:
+  """Clean accuracy, and that under a cascade of your own, perhaps in the order of measured yield."""
+  wanted = setting.cascade
+  if wanted.order not in ("", "yield"):
+    raise unknown_name("order of a cascade", wanted.order, ["yield"])
+  stages = parse_cascade(wanted.stages, setting.norm)
+  schedule = ByYield(stages, wanted.pilot) if wanted.order else stages
+  return attack_set(setting, [clean_entry(), entry_of(schedule, setting.eps)])
 
 
 @SUITES.register("robustbench")

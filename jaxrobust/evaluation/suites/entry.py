@@ -8,9 +8,10 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 from jaxrobust.attacks.audit import Audit, autoattack_audit
+from jaxrobust.attacks.by_yield import RULE, ByYield
 from jaxrobust.attacks.cascade_budget import CascadeBudget
 from jaxrobust.attacks.registry import ATTACKS, attack_config, attack_id, make_attack
-from jaxrobust.attacks.schedule import Cascade, CleanPass, Schedule, as_schedule
+from jaxrobust.attacks.schedule import Cascade, CleanPass, Schedule, Stage, as_schedule
 from jaxrobust.core.budget import Budget
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.registry import unknown_name
@@ -131,10 +132,23 @@ def schedule_id(schedule: Schedule) -> str:
     title = f"{schedule_id(schedule.full)}-audit-{schedule.width:g}"
     usual = schedule == autoattack_audit(schedule.norm, schedule.width)
     return title if usual else f"{title}~{_digest(schedule)}"
+  if isinstance(schedule, ByYield):
+    return f"{schedule_id(schedule.cascade)}-{schedule.name}-{schedule.pilot}"
   attack = attack_id(schedule.stages[0].attack)
   if name:
     return f"{attack}-{name}"
-  return f"{attack}x{len(schedule.stages)}" if len(schedule.stages) > 1 else attack
+  return f"{attack}x{len(schedule.stages)}" if len(schedule.stages) > 1 else stage_id(schedule.stages[0])
+
+
+def stage_id(stage: Stage) -> str:
+  """Returns the id of one stage alone: its attack's, with the rank of its class and the number of its restart.
+
+  >>> stage_id(Stage(make_attack("apgd-t"), rank=2)), stage_id(Stage(make_attack("pgd"), restart=1))
+  ('linf-apgd-t-100,rank=2', 'linf-pgd-40,restart=1')
+  """
+  numbers = {"rank": stage.rank, "restart": stage.restart or None}
+  told = [f"{key}={value}" for key, value in numbers.items() if value is not None]
+  return ",".join([attack_id(stage.attack), *told])
 
 
 def _is_usual(schedule: Cascade, name: str) -> bool:
@@ -167,6 +181,8 @@ def _search_config(schedule: Schedule) -> list[dict[str, Any]]:
   if isinstance(schedule, Audit):
     limits = {"width": schedule.width, "evaluations": schedule.evaluations}
     return [{"schedule": "Audit", "cheap": len(schedule.cheap.stages), **limits}]
+  if isinstance(schedule, ByYield):
+    return [{"schedule": "ByYield", "pilot": schedule.pilot, "rule": RULE}]
   known: list[str] = [field.name for field in fields(schedule)] if is_dataclass(schedule) else []
   numbers = {name: getattr(schedule, name) for name in known if isinstance(getattr(schedule, name), (int, float))}
   # A clean pass has none but the flag that it is not minimal.

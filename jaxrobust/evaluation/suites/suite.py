@@ -50,7 +50,20 @@ class AuditSetting(NamedTuple):
   evaluations: float = 0.0
 
 
+class CascadeSetting(NamedTuple):
+  """Says which stages the suite `cascade` takes, as text (`attacks.cascade_text`), and in which order.
+
+  Attributes:
+    order: empty for the order of the text, `yield` for the one that a pilot of so many examples decides.
+  """
+
+  stages: str = "autoattack"
+  order: str = ""
+  pilot: int = 50
+
+
 AUDIT = AuditSetting()
+CASCADE = CascadeSetting()
 
 
 @dataclass(frozen=True)
@@ -66,6 +79,7 @@ class Setting:
     small: as few corruptions, severities, budgets and steps as show that everything works.
     generated: corruptions are made on the fly even where official files exist.
     audit: of the suite that audits.
+    cascade: of the suite that runs one.
     ignorable: the ways in which an attack can be oblivious of the classifier's defense; none for an undefended one.
     scaled: budgets in l1 and l2 that a paper has for 224 pixels follow the size of the images.
     source: the name of another classifier, for attacks by transfer.
@@ -81,6 +95,7 @@ class Setting:
   given: tuple[str, ...] = ()
   side: int | None = None
   audit: AuditSetting = AUDIT
+  cascade: CascadeSetting = CASCADE
   source: str = ""
   ignorable: tuple[str, ...] = ()
 
