@@ -51,9 +51,9 @@ def _parse_stages(text: str, norm: str) -> Iterator[Stage]:
       raise InputError(f"{name!r} chooses its own stages; it takes no targets or restarts and must be a plain cascade")
     yield from attack.stages
     return
-  ranks = _several("targets", targets, "rank", rank, 1, MOST_TARGETS)
+  ranks: Sequence[int | None] = _several("targets", targets, "rank", rank, 1, MOST_TARGETS) or [None]
   for start in _several("restarts", restarts, "restart", restart, 0, MOST_RESTARTS) or [0]:
-    for target in ranks or [None]:
+    for target in ranks:
       yield Stage(attack, rank=target, restart=start)
 
 

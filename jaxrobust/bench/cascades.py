@@ -32,7 +32,11 @@ def run(n: int = 200, pilot: int = 50, stages: str = "autoattack", other: str = 
 def compare(work: Workload, pilot: int, stages: str, other: str, eps: str) -> Iterator[Row]:
   """Yields the rows for one network."""
   cascade = parse_cascade(stages)
-  schedules = {stages: cascade, f"{stages} by yield": ByYield(cascade, pilot), other: parse_cascade(other)}
+  schedules: dict[str, Schedule] = {
+    stages: cascade,
+    f"{stages} by yield": ByYield(cascade, pilot),
+    other: parse_cascade(other),
+  }
   found = {}
   with tempfile.TemporaryDirectory() as out:
     for name, schedule in schedules.items():

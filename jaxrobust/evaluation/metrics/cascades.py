@@ -53,7 +53,7 @@ def choose_stages(broken: np.ndarray, cost: np.ndarray, budget: float = math.inf
   [0, 1]
   """
   standing = np.ones(broken.shape[1], bool)
-  left, chosen = list(range(len(broken))), []
+  left, chosen = list(range(len(broken))), list[Choice]()
   most = cost.max(axis=1, initial=0.0)
   while True:
     offers = [
