@@ -134,7 +134,7 @@ def proposals(
   """Returns `around` and `toward` of the module's docstring, for flat vectors."""
   way, distance = image - approach.point, approach.distance
   straight = way / jnp.where(distance > 0, distance, 1.0)
-  noise = noise - jnp.dot(straight, noise, precision="highest") * straight
+  noise = noise - decision.inner(straight, noise) * straight
   noise = sphere * distance * decision.unit(noise)
   around = jnp.clip(image + (noise - way) / jnp.sqrt(1.0 + sphere**2), 0.0, 1.0)
   back = image - around

@@ -152,7 +152,7 @@ def circle(image: Array, approach: decision.Approach, across: Array, angle: Arra
   """Returns the point of the circle at an angle in degrees, clipped into the box, for flat vectors."""
   distance = approach.distance
   out = (approach.point - image) / jnp.where(distance > 0, distance, 1.0)
-  side = decision.unit(across - jnp.dot(out, across, precision="highest") * out)
+  side = decision.unit(across - decision.inner(out, across) * out)
   radians = jnp.deg2rad(angle)
   reach = distance * jnp.cos(radians)
   return jnp.clip(image + reach * (jnp.cos(radians) * out + jnp.sin(radians) * side), 0.0, 1.0)
