@@ -12,8 +12,6 @@ Points are flat vectors here: XLA:CPU sums over a last axis of three channels te
 
 from __future__ import annotations
 
-import functools
-import operator
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -22,6 +20,7 @@ import numpy as np
 
 from jaxrobust.attacks import norms
 from jaxrobust.attacks.query_attack import QueryAttack
+from jaxrobust.core.summation import ordered_sum
 from jaxrobust.core.threefry import unrolled
 from jaxrobust.core.types import Access, Array, Problem
 
@@ -29,8 +28,6 @@ from jaxrobust.core.types import Access, Array, Problem
 TRIES = 50
 # Phases of an approach.
 START, BISECT, ARRIVED = 0, 1, 2
-# Terms that are added in a row when an image is summed up.
-_TERMS = 16
 _LOWEST = float(np.nextafter(np.float32(-1.0), np.float32(0.0)))
 
 
@@ -147,21 +144,8 @@ def bisections_to(tolerance: float) -> int:
 
 
 def inner(one: Array, other: Array) -> Array:
-  """Returns the inner product of two flat vectors, added up in an order that the size of the batch does not change.
-
-  XLA's own sums differ in their last bit between batches of 16 and 64. An answer at the boundary turns with it, and
-  everything after it.
-
-  Example:
-    >>> float(inner(jnp.arange(40.0), jnp.ones(40)))
-    780.0
-  """
-  values = one * other
-  while values.size > 1:
-    rows = -(-values.size // _TERMS)
-    values = jnp.pad(values, (0, _TERMS * rows - values.size)).reshape(_TERMS, rows)
-    values = functools.reduce(operator.add, values)
-  return values[0]
+  """Returns the inner product of two flat vectors, the same in any batch."""
+  return ordered_sum(one * other)
 
 
 def length(vector: Array) -> Array:

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrobust.core.budget import BALL_ATOL, check_norm, rounding_tolerance
+from jaxrobust.core.summation import ordered_sum
 
 Array = jax.Array
 
@@ -28,11 +29,11 @@ def norm_distance(norm: str, delta: Array) -> Array:
   if norm == "linf":
     return jnp.max(jnp.abs(delta))
   if norm == "l1":
-    return jnp.sum(jnp.abs(delta))
+    return ordered_sum(jnp.abs(delta))
   # Scaling first keeps 1e-30 and 1e30 alike from under- or overflowing when squared.
   scale = jnp.max(jnp.abs(delta))
   safe = jnp.where(scale > 0, scale, 1.0)
-  return scale * jnp.sqrt(jnp.sum(jnp.square(delta / safe)))
+  return scale * jnp.sqrt(ordered_sum(jnp.square(delta / safe)))
 
 
 class Threat:

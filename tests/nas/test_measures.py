@@ -71,7 +71,8 @@ def test_the_input_hessian_has_the_eigenvalue_of_the_dense_matrix(classifier):
   assert np.all(found.residual <= 1e-3 * found.value) and found.products <= 40
 
 
-@pytest.mark.parametrize("classifier", [native, pytest.param(wide, marks=pytest.mark.ci)])
+@pytest.mark.ci
+@pytest.mark.parametrize("classifier", [native, wide])
 def test_the_weight_hessian_has_the_eigenvalue_of_the_dense_matrix(classifier):
   flat, unravel = ravel_pytree(native().variables["module"]["params"])
   function = lambda w: loss(hessian._with_weights(native(), unravel(w)), IMAGES, LABELS)

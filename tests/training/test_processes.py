@@ -68,6 +68,7 @@ def test_processes_share_the_validation_of_an_epoch_and_come_to_one_score(whole,
     assert all(abs(37 * entry[name] - round(37 * entry[name])) < 1e-9 for entry in seen)
 
 
+@pytest.mark.ci
 def test_processes_stop_together_and_one_device_goes_on_with_what_four_had_split(whole, tmp_path):
   pair = processes(tmp_path, 2, 2, "--sharding=fsdp")
   wait_for_step(tmp_path, 6, pair[0])
@@ -90,6 +91,7 @@ def test_processes_that_were_started_differently_are_refused(tmp_path):
   assert not (tmp_path / "run.json").exists()
 
 
+@pytest.mark.ci
 def test_an_error_of_one_process_ends_all(tmp_path):
   (tmp_path / "best").write_text("in the way")
   chief, other = processes(tmp_path, 2, 1, "--epochs=1")
