@@ -28,6 +28,7 @@ from jaxrobust.attacks.cw import from_tanh_space, to_tanh_space
 from jaxrobust.attacks.estimates import PARALLEL, normal, score_of, total
 from jaxrobust.attacks.query_attack import QueryAttack
 from jaxrobust.attacks.registry import ATTACKS
+from jaxrobust.core.summation import ordered_sum
 from jaxrobust.core.types import Array, Cost, LogitsFn, Probe, Problem
 
 _START = 0.001
@@ -83,7 +84,7 @@ class NAttack(QueryAttack):
       values = jnp.where(jnp.isfinite(found), found, 0.0)
       weighted = jnp.sum(values.reshape(-1, *[1] * image.ndim) * noise, 0)
       bad = jnp.sum(~jnp.isfinite(found))
-      return weighted, jnp.sum(noise, 0), jnp.sum(values), jnp.sum(jnp.square(values)), bad
+      return weighted, jnp.sum(noise, 0), ordered_sum(values), ordered_sum(jnp.square(values)), bad
 
     weighted, noise, values, squares, bad = total(some, self.samples, PARALLEL)
     average = values / self.samples

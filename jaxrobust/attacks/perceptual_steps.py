@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jaxrobust.attacks.registry import check_steps
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.lpips import Lpips, length
+from jaxrobust.core.summation import ordered_sum
 from jaxrobust.core.types import Access, Array, Problem
 
 NOISE = 0.01
@@ -88,7 +89,7 @@ def project(
     distance, gradient = distance_and_gradient(threat, anchor, state.image)
     beyond = jnp.maximum(distance - bound, 0.0)
     beyond = jnp.where(beyond > 0, beyond + OVERSHOOT, 0.0)
-    squared = jnp.sum(jnp.square(gradient))
+    squared = ordered_sum(jnp.square(gradient))
     direction = jnp.where(squared > 0, gradient / jnp.where(squared > 0, squared, 1.0), 0.0)
     moved = jnp.clip(state.image - (1 + OVERSHOOT) * beyond * direction, 0.0, 1.0)
     return _Newton(jnp.where(beyond > 0, moved, state.image), beyond, state.step + 1)

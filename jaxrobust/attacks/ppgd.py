@@ -27,6 +27,7 @@ from jaxrobust.attacks.perceptual_steps import BISECTIONS, NEWTON_STEPS, Percept
 from jaxrobust.attacks.registry import ATTACKS
 from jaxrobust.core.gradients import loss_and_grad
 from jaxrobust.core.lpips import OWN, length
+from jaxrobust.core.summation import ordered_sum
 from jaxrobust.core.types import Array, Cost, LogitsFn, Probe, Problem
 
 FLAT = 1e-4
@@ -107,15 +108,15 @@ def solve(multiply: Any, wanted: Array, num_steps: int) -> Array:
 
   def improve(state: _Solution) -> _Solution:
     product = multiply(state.direction)
-    curvature = jnp.sum(state.direction * product)
+    curvature = ordered_sum(state.direction * product)
     known = curvature != 0
     alpha = jnp.where(known, state.squared / jnp.where(known, curvature, 1.0), 0.0)
     residual = state.residual - alpha * product
-    squared = jnp.sum(jnp.square(residual))
+    squared = ordered_sum(jnp.square(residual))
     direction = residual + squared / state.squared * state.direction
     return _Solution(state.solution + alpha * state.direction, residual, direction, squared, state.step + 1)
 
-  start = _Solution(jnp.zeros_like(wanted), wanted, wanted, jnp.sum(jnp.square(wanted)), jnp.zeros((), jnp.int32))
+  start = _Solution(jnp.zeros_like(wanted), wanted, wanted, ordered_sum(jnp.square(wanted)), jnp.zeros((), jnp.int32))
   return jax.lax.while_loop(unsolved, improve, start).solution
 
 

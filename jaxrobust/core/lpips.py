@@ -23,6 +23,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxrobust.core.summation import ordered_sum
 from jaxrobust.core.threat import Threat
 from jaxrobust.core.types import Array
 
@@ -62,7 +63,10 @@ def unit_features(features: Any) -> list[Array]:
 
 
 def _lengths(layer: Array) -> Array:
-  squares = jnp.sum(jnp.square(layer), axis=-1, keepdims=True)
+  return _root(jnp.sum(jnp.square(layer), axis=-1, keepdims=True))
+
+
+def _root(squares: Array) -> Array:
   # The gradient of a root at zero is not finite; where nothing is seen nothing changes either.
   return jnp.where(squares > 0, jnp.sqrt(jnp.where(squares > 0, squares, 1.0)), 0.0)
 
@@ -73,7 +77,7 @@ def length(vector: Array) -> Array:
   >>> float(length(jnp.array([3.0, 4.0]))), float(jax.grad(length)(jnp.zeros(1))[0])
   (5.0, 0.0)
   """
-  return _lengths(vector.ravel())[0]
+  return _root(ordered_sum(jnp.square(vector)))
 
 
 def _positions(layer: Array) -> int:
