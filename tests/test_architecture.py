@@ -128,3 +128,14 @@ def test_files_and_functions_fit(path: Path) -> None:
       docstring = ast.get_docstring(node) or ""
       length = (node.end_lineno or 0) - node.lineno - docstring.count("\n")
       assert length <= 60, f"{node.name} has {length} lines"
+
+
+def test_contracts_are_read_not_guessed() -> None:
+  """What an attack or a technique has is declared; asking for it by name, with a default, is for what is not."""
+  rooms = [
+    *(PACKAGE / "attacks").rglob("*.py"),
+    *(PACKAGE / "engine").rglob("*.py"),
+    PACKAGE / "training" / "technique.py",
+  ]
+  asked = [name for path in rooms for name in re.findall(r"\b(?:getattr|hasattr)\(", path.read_text())]
+  assert len(asked) <= 10, len(asked)

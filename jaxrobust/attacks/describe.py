@@ -11,6 +11,7 @@ import sys
 from typing import Any, NamedTuple
 
 from jaxrobust.attacks.registry import ATTACKS
+from jaxrobust.attacks.schedule import as_schedule
 from jaxrobust.core.contract import contract_of
 from jaxrobust.core.errors import JaxrobustError
 
@@ -216,10 +217,11 @@ def describe_attack(name: str) -> AttackCard:
     if key != "name"
   )
   attack = build()
-  stages = tuple(stage.attack for stage in attack.stages) if hasattr(attack, "stages") else (attack,)
+  schedule = as_schedule(attack)
+  stages = tuple(stage.attack for stage in schedule.stages)
   contracts = [contract_of(stage) for stage in stages]
-  cascade = len(contracts) > 1 or hasattr(attack, "stages")
-  ranked = hasattr(attack, "stages") and any(stage.rank is not None for stage in attack.stages)
+  cascade = schedule is attack
+  ranked = any(stage.rank is not None for stage in schedule.stages)
   return AttackCard(
     name,
     (inspect.getdoc(build) or "").split("\n")[0],
@@ -253,7 +255,8 @@ def _default(name: str, key: str, default: Any) -> str:
   if default is not None:
     return f"{default:g}" if isinstance(default, float) else str(default)
   made = ATTACKS[name]()
-  value = getattr(made, "steps" if key == "num_steps" and hasattr(made, "steps") else key, None)
+  known = vars(made)
+  value = known.get("steps") if key == "num_steps" and "steps" in known else known.get(key)
   return "None" if value is None else f"{value:g} by default" if isinstance(value, float) else f"{value} by default"
 
 

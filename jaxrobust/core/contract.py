@@ -47,30 +47,42 @@ class Contract(NamedTuple):
   needs_start: bool
   needs_others: int
 
+  @property
+  def largest_need(self) -> int:
+    """The queries that must be left for one more step: its own, and that of the last candidate, where it is counted."""
+    return self.cost.forward + (self.candidate and self.access != "gradient")
+
 
 def contract_of(attack: Any) -> Contract:
   """Returns the contract of an attack, or raises InputError with the first thing that is wrong with it."""
   try:
-    return _known(attack)
+    # 1 equals True and 10.0 equals 10: types are part of what is known.
+    return _known(attack, tuple(map(type, vars(attack).values())))
   except TypeError:  # A threat with arrays in it cannot be hashed.
     return _read(attack)
 
 
 @functools.lru_cache(maxsize=1024)
-def _known(attack: Any) -> Contract:
+def _known(attack: Any, types: tuple[type, ...]) -> Contract:
+  del types
   hash(attack)
   return _read(attack)
 
 
 def _read(attack: Any) -> Contract:
   name = type(attack).__name__
-  _check_spelling(attack, name)
+  # `queries` is how attacks call their own budget, beside the declaration.
+  free = (*_FREE, "queries") if inspect.getattr_static(attack, "max_queries", None) is not None else _FREE
+  _check_spelling(attack, f"attack {name}", [*REQUIRED, *OPTIONAL, *free])
   for part in REQUIRED:
     if inspect.getattr_static(attack, part, None) is None:
       raise InputError(f"attack {name} does not declare {part}: {_HINTS[part]}")
-  more: dict[str, Any] = {part: getattr(attack, part, default) for part, default in OPTIONAL.items()}
+  try:
+    more: dict[str, Any] = {part: getattr(attack, part, default) for part, default in OPTIONAL.items()}
+    required: dict[str, Any] = {part: getattr(attack, part) for part in REQUIRED[:5]}
+  except AttributeError as error:  # `threat = by_norm` without a norm.
+    raise InputError(f"attack {name}: a declaration wants what is not there: {error}") from None
   more["candidate"] = more["candidate"] is not None
-  required: dict[str, Any] = {part: getattr(attack, part) for part in REQUIRED[:5]}
   contract = Contract(**required, **more)
   problem = next((text for bad, text in _rules(attack, contract) if bad), None)
   if problem is not None:
@@ -89,15 +101,29 @@ _HINTS = {
 }
 
 
-def _check_spelling(attack: Any, name: str) -> None:
-  """Raises InputError for public names that are nearly, but not quite, part of the contract."""
-  known = [*REQUIRED, *OPTIONAL, *_FREE]
-  for part in dir(attack):
-    if part.startswith("_") or part in known:
-      continue
-    near = difflib.get_close_matches(part, known, 1, _ALIKE)
-    if near and inspect.getattr_static(attack, near[0], None) is None:
-      raise InputError(f"attack {name} has {part!r}, which means nothing to the engine; did you mean {near[0]!r}?")
+def _check_spelling(value: Any, title: str, known: list[str]) -> None:
+  """Raises InputError for public names that are nearly, but not quite, part of what the engine asks for."""
+  below: set[str] = set()
+  # A name of one class is not excused by the part that an earlier class has: `treat` beside an inherited `threat`.
+  for kind in type(value).__mro__[:-1]:
+    names = {name for name in (*vars(kind), *inspect.get_annotations(kind)) if not name.startswith("_")}
+    below |= names
+    for own in sorted(names.difference(known)):
+      near = difflib.get_close_matches(own, [part for part in known if part not in below], 1, _ALIKE)
+      if near:
+        raise InputError(f"{title} has {own!r}, which means nothing to the engine; did you mean {near[0]!r}?")
+
+
+def _threat_rules(threat: Threat) -> Iterator[tuple[bool, str]]:
+  """Yields what must hold of a threat, as `_rules` does."""
+  kind = type(threat)
+  _check_spelling(threat, f"threat {kind.__name__}", [part for part in (*vars(Threat), "name") if part[0] != "_"])
+  named = inspect.getattr_static(threat, "name", None) is not None and isinstance(threat.name, str) and threat.name
+  yield not named, f"threat {kind.__name__} has no name, which ids and cells begin with"
+  yield kind.distance is Threat.distance, f"threat {kind.__name__} does not define distance(original, image, witness)"
+  draws = kind.render is not Threat.render
+  yield threat.witnessed and not draws, f"threat {kind.__name__} is witnessed, but does not define render"
+  yield draws and not threat.witnessed, f"threat {kind.__name__} defines render, but is not declared witnessed"
 
 
 def _rules(attack: Any, contract: Contract) -> Iterator[tuple[bool, str]]:
@@ -121,10 +147,13 @@ def _rules(attack: Any, contract: Contract) -> Iterator[tuple[bool, str]]:
   yield contract.needs_start and others > 0, "it wants either a start or other images, not both"
   yield contract.minimal and contract.may_leave_ball, "a minimal attack has no ball to leave"
   yield most is not None and (not is_number(most, int) or most < 1), f"max_queries is {most!r}"
-  yield most is not None and most < cost.forward, f"max_queries is {most}, but a step makes {cost.forward}"
+  need = contract.largest_need
+  makes = "a step makes" if need == cost.forward else "a step and its candidate make"
+  yield most is not None and most < need, f"max_queries is {most}, but {makes} {need}"
   yield _hides_arrays(threat), _UNREGISTERED.format(type(threat).__name__)
   yield not _is_value(threat), f"threat {type(threat).__name__} cannot be hashed: make it a frozen dataclass"
   yield not _is_value(attack), "it cannot be hashed: make it a frozen dataclass"
+  yield from _threat_rules(threat)
 
 
 _UNREGISTERED = "threat {} holds arrays: register it as a pytree (jax.tree_util.register_dataclass)"

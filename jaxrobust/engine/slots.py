@@ -53,8 +53,7 @@ def _advance_one(program: Program, attack: Attack, classifier: Classifier, targe
   if program.stops and rule.candidate:
     hit &= ~jnp.asarray(probe.unsure)
   if rule.may_leave_ball:
-    # Half of what the verification allows: another program rounds otherwise, and what counts here must count there.
-    hit &= inside(distance, problem.eps, 0.5 * attack.threat.tolerance(problem.image.shape))
+    hit &= _in_budget(program, attack, problem, distance)
   updated = _updated(program, attack, problem, status, probe, distance, hit)
   best = slot.best
   if best is not None:
@@ -65,6 +64,13 @@ def _advance_one(program: Program, attack: Attack, classifier: Classifier, targe
   state = jax.tree.map(lambda new, old: jnp.where(moves, new, old), state, slot.state)
   kept = jax.tree.map(lambda new, old: jnp.where(status.active, new, old), (best, updated), (slot.best, status))
   return Slots(problem, state, *kept)
+
+
+def _in_budget(program: Program, attack: Attack, problem: Problem, distance: Array) -> Array:
+  """Tells whether a point counts: the same for a step and for a peek before it, which follows the layout."""
+  # Half of what the verification allows: another program rounds otherwise, and what counts here must count there.
+  share = 0.5 if program.rule.may_leave_ball else 1.0
+  return inside(distance, problem.eps, share * attack.threat.tolerance(problem.image.shape))
 
 
 def _updated(
@@ -79,7 +85,7 @@ def _updated(
   step = status.step + 1
   over = jnp.asarray(probe.done)
   if rule.max_queries is not None:
-    over |= queries > min(rule.max_queries, MOST_QUERIES) - passes * rule.cost.forward
+    over |= queries > min(rule.max_queries, MOST_QUERIES) - passes * rule.largest_need
   ended = (step >= status.stop) | over
   if program.stops:
     ended |= hit
@@ -130,7 +136,7 @@ def _peek_one(program: Program, attack: Attack, classifier: Classifier, targeted
   row = Candidates(image, problem.image, problem.label, problem.target, key, witness)
   judged = judge_one(classifier, attack.threat, targeted, row, program.verdict_samples)
   hit = status.active & answer_met("score", judged.logits, problem, targeted) & judged.valid
-  hit &= inside(judged.distance, problem.eps, attack.threat.tolerance(problem.image.shape))
+  hit &= _in_budget(program, attack, problem, judged.distance)
   ended = status._replace(
     active=jnp.zeros_like(hit),
     found=hit,

@@ -202,10 +202,12 @@ def _reach(engine: Engine, rows: np.ndarray, distance: np.ndarray) -> None:
     return
   table = engine.examples
   steps, queries = table["reached_step"][rows], table["reached_query"][rows]
-  seen = (queries < 0) & (table["item_reached_query"][rows] >= 0)
+  inner = inside(distance[:, None], np.asarray(engine.budgets), engine.tolerance)
+  # What a slot saw must agree with the verification: an attack may be wrong about its own distance.
+  seen = (queries < 0) & (table["item_reached_query"][rows] >= 0) & inner
   steps = np.where(seen, table["item_reached_step"][rows], steps)
   queries = np.where(seen, table["item_reached_query"][rows], queries)
-  now = (queries < 0) & inside(distance[:, None], np.asarray(engine.budgets), engine.tolerance)
+  now = (queries < 0) & inner
   table["reached_step"][rows] = np.where(now, table["steps"][rows][:, None], steps)
   table["reached_query"][rows] = np.where(now, table["queries"][rows][:, None], queries)
 

@@ -98,6 +98,6 @@ def check_query_budget(attack: Attack, samples: int) -> None:
   budget, most = contract_of(attack).max_queries, samples * attack.cost.forward * attack.num_steps
   if min(most, most if budget is None else budget) > MOST_QUERIES:
     raise InputError(f"attack {type(attack).__name__}: up to {most} queries of one image are more than {MOST_QUERIES}")
-  if budget is not None and samples * attack.cost.forward > budget:
-    name, step = type(attack).__name__, attack.cost.forward
+  if budget is not None and samples * contract_of(attack).largest_need > budget:
+    name, step = type(attack).__name__, contract_of(attack).largest_need
     raise InputError(f"attack {name}: {samples} samples of {step} queries a step are more than max_queries, {budget}")

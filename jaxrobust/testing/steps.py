@@ -87,23 +87,27 @@ def check_probes(attack: Attack, eps: float, problems: Problem) -> None:
   threat = bind_threat(attack, classifier).threat
   bound = np.inf if contract.minimal or contract.may_leave_ball else eps
 
-  def one(number: Array | int, problem: Problem, state: Any) -> tuple[Any, Array, Array, Array]:
+  def one(number: Array | int, problem: Problem, state: Any) -> tuple[Any, Array, Array, Array, Array]:
     state, probe = step_of(number, problem, state)
     in_box = jnp.all((probe.image >= 0) & (probe.image <= 1))
     rendered = jnp.ones((), bool)
     if threat.witnessed:
       drawn = threat.render(problem.image, probe.witness)
       rendered = jnp.all(jnp.abs(drawn - probe.image) <= RENDER_ATOL)
-    return state, in_box, rendered, threat.distance(problem.image, probe.image, probe.witness)
+    distance = threat.distance(problem.image, probe.image, probe.witness)
+    said = distance if probe.distance is None else probe.distance
+    honest = jnp.abs(said - distance) <= 1e-3 * distance + threat.tolerance(problem.image.shape)
+    return state, in_box, rendered, honest | ~jnp.isfinite(distance), distance
 
   step_of = _step(attack, classifier, contract.access)
   step = jax.jit(jax.vmap(one, in_axes=(None, 0, 0)))
   states = jax.jit(jax.vmap(bind_threat(attack, classifier).init))(problems)
   tolerance = threat.tolerance(problems.image.shape[1:])
   for number in range(min(contract.num_steps, CHECKED_STEPS)):
-    states, in_box, rendered, distance = step(number, problems, states)
+    states, in_box, rendered, honest, distance = step(number, problems, states)
     claim(in_box.all(), "every point evaluated is finite and in [0, 1]")
     claim(rendered.all(), "every point evaluated is what its witness renders")
+    claim(honest.all(), "the distance that a step reports is that of its threat")
     claim(inside(np.asarray(distance), bound, tolerance).all(), "every point evaluated is in the ball")
 
 

@@ -42,6 +42,14 @@ def variant(base=Still, without=(), **changes):
   return dataclasses.dataclass(frozen=True)(type("Mine", (), {**parts, **changes}))()
 
 
+def threat_of(**parts):
+  return dataclasses.dataclass(frozen=True)(type("Odd", (Threat,), {"name": "odd", **parts}))()
+
+
+def far(self, original, image, witness=None):
+  return jnp.max(jnp.abs(image - original))
+
+
 def refused(attack, *texts):
   """The attack is refused wherever it is handed in, in one line that has these texts."""
   images = np.full((2, 4, 4, 3), 0.5, np.float32)
@@ -130,6 +138,9 @@ class Late(Threat):
 
   name = "late"
 
+  def distance(self, original, image, witness=None):
+    return jnp.max(jnp.abs(image - original))
+
   def for_classifier(self, classifier):
     bound = Late()
     bound.network = jr.Classifier.from_function(lambda v, x: x, 3, variables=jnp.ones(2))
@@ -188,7 +199,7 @@ def test_a_step_that_reports_something_else_is_refused_before_anything_compiles(
 
 
 def test_a_witness_that_is_not_reported_is_refused():
-  threat = type("Rendered", (Threat,), {"name": "rendered", "witnessed": True})()
+  threat = threat_of(name="rendered", witnessed=True, distance=far, render=lambda self, original, witness: original)
   refused(variant(threat=threat), "attack Mine", "rendered measures a witness: report Probe(..., witness=...)")
 
 
@@ -260,3 +271,43 @@ class Given:
 
 def test_a_misspelt_field_without_a_default_is_refused():
   refused(Given(2, 9), "Given has 'max_querys'", "did you mean 'max_queries'?")
+
+
+@pytest.mark.parametrize(
+  ("wrong", "right"), [("treat", "threat"), ("minmal", "minimal"), ("acces", "access"), ("candidat", "candidate")]
+)
+def test_an_inherited_part_does_not_excuse_a_misspelled_one(wrong, right):
+  heir = dataclasses.dataclass(frozen=True)(type("Heir", (Still,), {wrong: jr.Norm("linf")}))
+  refused(heir(), "attack Heir", f"{wrong!r}", f"did you mean {right!r}?")
+
+
+def test_what_equals_a_good_value_is_not_one():
+  flagged = dataclasses.make_dataclass("Flagged", [("minimal", bool, False)], bases=(Still,), frozen=True)
+  assert contract_of(flagged(minimal=True)).minimal is True
+  refused(flagged(minimal=1), "True or False")
+  assert contract_of(Still(num_steps=10)).num_steps == 10
+  refused(Still(num_steps=10.0), "num_steps is 10.0")
+
+
+@pytest.mark.parametrize(
+  ("threat", "texts"),
+  [
+    (threat_of(distnace=far), ("'distnace'", "did you mean 'distance'?")),
+    (threat_of(), ("does not define distance",)),
+    (threat_of(distance=far, name=""), ("has no name",)),
+    (threat_of(distance=far, witnessed=True), ("is witnessed, but does not define render",)),
+    (threat_of(distance=far, render=lambda self, original, witness: original), ("not declared witnessed",)),
+    (jr.by_norm, ("wants what is not there", "'norm'")),
+  ],
+)
+def test_a_threat_that_is_not_whole_is_refused(threat, texts):
+  refused(variant(threat=threat), *texts)
+
+
+def test_a_distance_that_is_not_the_threats_fails_the_checks():
+  def step(self, model, problem, state):
+    far = jnp.clip(problem.image + 0.3, 0.0, 1.0)
+    return state + 1, jr.Probe(far, model(far), queries=1, distance=jnp.float32(0.03))
+
+  with pytest.raises(AssertionError, match="the distance that a step reports is that of its threat"):
+    testing.check_attack(variant(step=step, minimal=True), targets=False)
