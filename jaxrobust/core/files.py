@@ -8,8 +8,9 @@ import os
 import re
 import secrets
 import socket
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from jaxrobust.core.errors import StorageError
 
@@ -72,21 +73,24 @@ def remove_unfinished() -> None:
       path.unlink(missing_ok=True)
 
 
-def atomic_write(path: str | Path, data: bytes | str) -> None:
+def atomic_write(path: str | Path, data: bytes | str | Callable[[BinaryIO], object]) -> None:
   """Writes a file so that readers see the old content or all of the new, never a part.
+
+  Large content need not be in memory as a whole: a function is handed the open file.
 
   The data reaches the disk (fsync) under another name in the same folder before it takes the
   final name, so a kill or a full disk at any moment leaves at most an unused file.
   """
   path = Path(path)
   raw = data.encode("utf-8") if isinstance(data, str) else data
+  write = raw if callable(raw) else lambda file: file.write(raw)
   unfinished = temporary(path.parent)
   try:
     path.parent.mkdir(parents=True, exist_ok=True)
     _unfinished.add(unfinished)
     try:
       with open(unfinished, "xb") as file:
-        file.write(raw)
+        write(file)
         file.flush()
         os.fsync(file.fileno())
       os.replace(unfinished, path)

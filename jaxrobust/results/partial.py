@@ -6,7 +6,6 @@ That is why reading one never fails; whatever is wrong with it, the answer is "s
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -56,9 +55,8 @@ def save_partial(
   }
   entries = {_ARRAY + name: array for name, array in arrays.items()}
   entries[_HEADER] = np.frombuffer(dumps(header).encode("ascii"), np.uint8)
-  buffer = io.BytesIO()
-  np.savez(buffer, **entries)  # type: ignore[arg-type]  # the names are ours, none is an option
-  atomic_write(partial_path(path), buffer.getvalue())
+  # Array by array into the file: in memory a snapshot of many slots would be there twice.
+  atomic_write(partial_path(path), lambda file: np.savez(file, **entries))  # type: ignore[arg-type]
 
 
 def load_partial(path: str | Path, config: Mapping[str, Any]) -> tuple[dict[str, np.ndarray], dict[str, Any]] | None:
