@@ -163,7 +163,25 @@ def _hides_arrays(threat: Any) -> bool:
   """Returns whether arrays sit in a threat that JAX cannot see into."""
   leaves = jax.tree.leaves(threat)
   hidden = len(leaves) == 1 and leaves[0] is threat and isinstance(threat, Threat)
-  return hidden and any(map(_is_array, jax.tree.leaves(vars(threat))))
+  return hidden and any(map(_reaches_array, jax.tree.leaves(vars(threat))))
+
+
+def _reaches_array(value: Any) -> bool:
+  """Tells whether a value is an array, or a function that brings one along: bound to it, or around it."""
+  if isinstance(value, functools.partial):
+    return any(map(_reaches_array, jax.tree.leaves((value.func, value.args, value.keywords))))
+  if inspect.isfunction(value):
+    around = [cell.cell_contents for cell in value.__closure__ or () if _filled(cell)]
+    return any(_is_array(one) for one in jax.tree.leaves(around))
+  return _is_array(value)
+
+
+def _filled(cell: Any) -> bool:
+  try:
+    cell.cell_contents  # noqa: B018 - an empty cell raises
+  except ValueError:
+    return False
+  return True
 
 
 def _is_value(part: Any) -> bool:

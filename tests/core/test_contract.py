@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -133,6 +134,21 @@ class Weighed(Threat):
 jax.tree_util.register_dataclass(Weighed)
 
 
+@dataclasses.dataclass(frozen=True)
+class Measured(Threat):
+  """Has a function of its own."""
+
+  measure: object
+  name: str = "measured"
+
+  def distance(self, original, image, witness=None):
+    return jnp.max(jnp.abs(self.measure(image - original)))
+
+
+def weighing(weights):
+  return lambda change: weights * change
+
+
 class Late(Threat):
   """Hides what it is given only once it meets a classifier."""
 
@@ -158,6 +174,8 @@ class Late(Threat):
     ({"norm": "linf"}, ["norm 'linf' is not its", "l2"]),
     ({"threat": "l2"}, ["threat must be a Threat such as Norm('l2'), got 'l2'"]),
     ({"threat": Hidden()}, ["threat Hidden holds arrays", "register_dataclass"]),
+    ({"threat": Measured(functools.partial(jnp.multiply, jnp.ones(3)))}, ["threat Measured holds arrays"]),
+    ({"threat": Measured(weighing(jnp.ones(3)))}, ["threat Measured holds arrays"]),
     ({"threat": Late()}, ["threat Late holds arrays", "register_dataclass"]),
     ({"threat": Soft()}, ["threat Soft cannot be hashed: make it a frozen dataclass"]),
     ({"threat": property(lambda self: Weighed(jnp.ones(())))}, ["cannot be a property; make it a field"]),
