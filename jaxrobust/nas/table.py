@@ -19,7 +19,7 @@ import numpy as np
 
 from jaxrobust.core.errors import CorruptFileError, InputError, first_line
 from jaxrobust.core.nas_cells import NUM_CELLS, all_cells, isomorphs
-from jaxrobust.core.reading import read_json
+from jaxrobust.core.reading import read_json, reading
 from jaxrobust.core.registry import unknown_name
 from jaxrobust.results.exchange.nas import CORRUPTIONS
 
@@ -109,9 +109,18 @@ def load_table(path: str | Path, data: str = "cifar10") -> Table:
   files = {file.name.removesuffix(SUFFIX): file for file in sorted((path / data).glob(f"*{SUFFIX}"))}
   if "clean" not in files:
     raise InputError(f"no accuracies of {data} in {path}: clean{SUFFIX} is missing")
+  with reading(f"{path}: not a data set of NAS-Bench-201's cells"):
+    return _table(path, data, files)
+
+
+def _table(path: Path, data: str, files: dict[str, Path]) -> Table:
+  """Reads a table from files by key."""
   epsilons = {key.removesuffix("@Linf"): value for key, value in _read(path / "meta.json", "epsilons").items()}
   clean = _read(files.pop("clean"), data, "clean", "accuracy")
   ids = np.array(sorted(map(int, clean)))
+  outside = ids[(ids < 0) | (ids >= NUM_CELLS)]
+  if outside.size:
+    raise CorruptFileError(f"{path}: there is no cell {outside[0]}")
   columns = {"clean": np.array([clean[str(uid)] for uid in ids], np.float64)}
   order = {key: place for place, key in enumerate(ATTACKS)}
   for key in sorted(files, key=lambda key: (order.get(key.removesuffix("@Linf"), len(order)), key)):

@@ -9,6 +9,7 @@ import os
 import pickle
 import random
 import struct
+import tarfile
 from pathlib import Path
 
 import numpy as np
@@ -122,6 +123,47 @@ def _budget(path: Path, chance: np.random.Generator, number: int) -> Path:
   return path
 
 
+def _archive(path: Path, chance: np.random.Generator, number: int) -> Path:
+  picture, file = io.BytesIO(), io.BytesIO()
+  Image.fromarray(chance.integers(0, 256, (20, 20, 3)).astype(np.uint8)).save(picture, "PNG")
+  with tarfile.open(fileobj=file, mode="w") as archive:
+    for name in ("a/x.png", "../../outside.png", "b/y.png"):
+      entry = tarfile.TarInfo(name)
+      entry.size = len(picture.getvalue()) if number % 5 else [2**40, 2**62, 0][number % 3]
+      archive.addfile(entry, io.BytesIO(picture.getvalue().ljust(1024)) if number % 5 else None)
+  path.write_bytes(weights.damaged(file.getvalue(), chance))
+  return path
+
+
+def _exchange(path: Path, chance: np.random.Generator, number: int) -> Path:
+  from tests.results.test_exchange import NAS, OODRB, ROBUSTBENCH, write
+
+  files = {"one/robustbench.json": ROBUSTBENCH, "one/oodrobustbench.json": OODRB, **NAS}
+  files = mutated(files, random.Random(number))
+  name = list(files)[number % len(files)]
+  write(path, {each: value for each, value in files.items() if each.isprintable() and 0 < len(each) < 200})
+  if (path / name).is_file() and number % 3 == 0:
+    (path / name).write_bytes(weights.damaged((path / name).read_bytes(), chance))
+  return path
+
+
+def _log(path: Path, chance: np.random.Generator, number: int) -> Path:
+  lines = [json.dumps(mutated({"step": at, "loss": 0.5}, random.Random(number + at))) for at in range(4)]
+  text = "\n".join([*lines, _TEXTS[number % len(_TEXTS)]]).encode("utf-8", "surrogatepass")
+  path.write_bytes(text if number % 2 else weights.damaged(text, chance))
+  return path
+
+
+def _partial(path: Path, chance: np.random.Generator, number: int) -> Path:
+  from jaxrobust.results.partial import partial_path, save_partial
+
+  save_partial(path, {"a": 1}, {"robust": np.ones(5, bool)}, {"decided": 3})
+  bombs = list(_BOMBS.values())
+  good = partial_path(path).read_bytes()
+  partial_path(path).write_bytes(bombs[number] if number < len(bombs) else weights.damaged(good, chance))
+  return path
+
+
 MAKERS = {
   "weights": _weights,
   "npz": _npz,
@@ -129,7 +171,11 @@ MAKERS = {
   "cifar": _batch,
   "idx": _idx,
   "classifier": _metadata,
+  "archive": _archive,
   "cell": _cell,
+  "partial": _partial,
+  "exchange": _exchange,
+  "log": _log,
   "table": _table,
   "budget": _budget,
 }

@@ -34,6 +34,31 @@ def _cell(path: str) -> None:
   write_report(path, Path(path) / "site")
 
 
+def _archive(path: str) -> None:
+  from jaxrobust.data.encoded import EncodedSource, TarStore
+
+  store = TarStore(path)
+  source = EncodedSource("archive", store, store.names, np.zeros(len(store.names), np.int32), 2)
+  source.fingerprint()
+  source.take(np.arange(len(source)))
+
+
+def _exchange(path: str) -> None:
+  """Every format; the first refusal is that of the input."""
+  from jaxrobust.nas.table import load_table
+  from jaxrobust.results.exchange import import_results
+
+  refusals = []
+  for name in ("robustbench", "oodrobustbench", "nas", "table"):
+    place = path if name in ("nas", "table") else f"{path}/one/{name}.json"
+    try:
+      load_table(place) if name == "table" else import_results(name, place, f"{path}/cells")
+    except JaxrobustError as error:
+      refusals.append(error)
+  if refusals:
+    raise refusals[0]
+
+
 def read(kind: str, path: str) -> None:
   """Reads one input the way a command would."""
   if kind == "weights":
@@ -54,8 +79,20 @@ def read(kind: str, path: str) -> None:
     from jaxrobust.models.zoo import load_classifier
 
     load_classifier(path)
+  elif kind == "archive":
+    _archive(path)
   elif kind == "cell":
     _cell(path)
+  elif kind == "exchange":
+    _exchange(path)
+  elif kind == "partial":
+    from jaxrobust.results.partial import load_partial
+
+    load_partial(path, {"a": 1})
+  elif kind == "log":
+    from jaxrobust.training.logs import read_log
+
+    read_log(path)
   elif kind == "table":
     from jaxrobust.analysis.zoo import read_csv
 

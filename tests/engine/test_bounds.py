@@ -47,6 +47,11 @@ def test_there_are_never_more_slots_than_examples():
   options = EngineOptions.for_platform(2**30)
   size, groups = group_size(options, (32, 32, 3), 8, 1)
   assert size * groups <= 8
+  # So many slots would not fit any memory; the clean pass is cut into batches by code of its own.
+  classifier = testing.fixture()
+  images, labels = testing.examples(classifier, 2)
+  result = attack_images(make_attack("fgsm"), classifier, images, labels, eps=0.1, batch_size=10**9)
+  assert len(result.images) == 2
 
 
 def test_bfloat16_images_are_floats_like_others():

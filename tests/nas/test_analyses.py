@@ -70,6 +70,18 @@ def test_a_written_table_is_read_back(tmp_path):
     load_table(tmp_path, "other")
 
 
+@pytest.mark.parametrize("clean", [{"x": 0.5}, {"7": "much"}, {"7": {}}, {"99999": 0.5}, {"-1": 0.5}, [0.5], 7, None])
+@pytest.mark.parametrize("epsilons", [{}, 7])
+def test_a_damaged_table_is_refused_in_one_line(tmp_path, clean, epsilons):
+  (tmp_path / "tiny").mkdir()
+  (tmp_path / "meta.json").write_text(json.dumps({"epsilons": epsilons}))
+  text = json.dumps({"tiny": {"clean": {"accuracy": clean}}})
+  (tmp_path / "tiny" / "clean_accuracy.json").write_text(text)
+  with pytest.raises(CorruptFileError) as error:
+    load_table(tmp_path, "tiny")
+  assert str(error.value).startswith(str(tmp_path)) and "\n" not in str(error.value)
+
+
 def test_effects_of_a_made_up_table(monkeypatch):
   monkeypatch.setattr("jaxrobust.nas.table.isomorphs", lambda: np.arange(NUM_CELLS))
   found = analyses.edge_effects(made_up(), "clean")
