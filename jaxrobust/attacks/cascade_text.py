@@ -22,7 +22,7 @@ MOST_TARGETS = 1000
 
 
 def parse_cascade(text: str, norm: str = "linf") -> Cascade:
-  """Returns the cascade that a text names; that of one name alone is the registered one.
+  """Returns the cascade that a text names; that of one name alone is the registered one, one stage is just its attack.
 
   >>> [(stage.attack.name, stage.rank) for stage in parse_cascade("fgsm:apgd-t,num_steps=5,targets=2").stages]
   [('fgsm', None), ('apgd-t', 1), ('apgd-t', 2)]
@@ -36,7 +36,7 @@ def parse_cascade(text: str, norm: str = "linf") -> Cascade:
       raise InputError(f"{text!r} is no cascade of stages that run on every example")
     return made
   stages = tuple(stage for part in text.split(_JOINT) for stage in _parse_stages(part, norm))
-  return Cascade(stages, "cascade", adaptive=True)
+  return Cascade(stages, "cascade" if len(stages) > 1 else None, adaptive=True)
 
 
 def _parse_stages(text: str, norm: str) -> Iterator[Stage]:

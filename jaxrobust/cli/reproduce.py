@@ -61,9 +61,13 @@ def _words(command: object) -> list[str] | None:
 
 def _again(command: str, words: list[str]) -> list[Result]:
   """Returns the cells that a command makes, computed in a folder of their own."""
+  from jaxrobust.results import load_results
+
   config = parse(command, words, transfer.DEFAULTS if command == "transfer" else evaluate.DEFAULTS, "")
   with tempfile.TemporaryDirectory() as folder:
     set_option(config, "out", folder)
     if command == "transfer":
       return transfer.transfer_config(config)
-    return list(evaluate.evaluate_config(config).results)
+    made = list(evaluate.evaluate_config(config).results)
+    # An audit or a pilot makes cells that its report does not show.
+    return [*made, *load_results(folder)]

@@ -87,10 +87,10 @@ def run_audit(job: Job, progress: ProgressFn) -> Result:
 
 
 def phase(job: Job, schedule: Cascade) -> Job:
-  """Returns the ordinary job of one of the two attacks."""
+  """Returns the ordinary job of one of the attacks; no suite asks for it, so that its command is that of the whole."""
   entry = replace(job.entry, schedule=schedule, attack=schedule_id(schedule))
   cell, config = replace(job.cell, attack=entry.attack), {**job.config, "attack": schedule_config(schedule)}
-  return replace(job, kind=ATTACK, entry=entry, cell=cell, config=config)
+  return replace(job, kind=ATTACK, entry=entry, cell=cell, config=config, part=None)
 
 
 def nearness(examples: Mapping[str, np.ndarray]) -> np.ndarray:

@@ -81,6 +81,20 @@ def test_reproduce_confirms_a_cell_and_finds_a_forged_one(evaluated, tmp_path):
   assert code == 3 and "DIFFERS" in text and "robust: 2 examples differ, first 3, 5" in text
 
 
+def test_a_cascade_by_yield_prints_its_order_and_its_pilot_can_be_made_again(networks, tmp_path):
+  given = ["evaluate", "--model", networks / "one", "--suite=cascade", "--batch_size=8", "--out", tmp_path, "--quiet"]
+  code, text, err = call(*given, "--stages=fgsm:bim,num_steps=2", "--order=yield", "--pilot=8", "--n=12")
+  assert code == 0 and "order by yield on 8 examples: linf-" in text and " to measure" in text, err
+  stored = {str(result.cell): result for result in load_results(tmp_path)}
+  assert sum(result.cell.n == 8 for result in stored.values()) == 2 and len(stored) == 4
+  # One stage as text is the cell of its attack: that of the pilot is taken from disk.
+  pilot = next(result for result in stored.values() if result.cell.attack == "linf-fgsm")
+  assert call(*given, "--stages=fgsm", "--n=8", "--only=*fgsm*")[0] == 0
+  assert {str(result.cell) for result in load_results(tmp_path)} == set(stored)
+  code, text, err = call("reproduce", pilot.cell.path(tmp_path), "--quiet")
+  assert code == 0 and "matches: every number of the cell is the same" in text, (text, err)
+
+
 def test_reproduce_names_what_it_cannot_do(evaluated, tmp_path):
   out, _, _ = evaluated
   result = load_result(next(path for path in out.rglob("*.json") if "fgsm" in path.name and "timing" not in path.name))
