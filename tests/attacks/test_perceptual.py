@@ -99,10 +99,11 @@ def test_steps_are_the_references(kind, name, make, steps, eps, apart):
 def test_steps_on_witnesses_are_the_references(attack, eps, steps):
   images = jnp.asarray(networks.pictures(4))
   offset = networks.offset(attack.threat.identity(images[0]).shape, eps)
-  start = jax.vmap(lambda image: attack.threat.project(image, offset, eps))(images)
-  apart = np.abs(run(attack, steps, eps, start) - GOLDEN[f"{attack.name}-{steps}"])
-  # Entries of a table whose gradient is nearly zero are moved by rounding alone.
-  assert (apart <= 1e-4).mean() > 0.995 and apart.max() < 5e-4
+  # Twice: the reference looks at a random start before it steps, and each look projects. Of colors that is not the
+  # same as once, because matrices of four decimals are not quite each other's inverse.
+  once = jax.vmap(lambda image: attack.threat.project(image, offset, eps))(images)
+  start = jax.vmap(lambda image, offset: attack.threat.project(image, offset, eps))(images, once)
+  np.testing.assert_allclose(run(attack, steps, eps, start), GOLDEN[f"{attack.name}-{steps}"], atol=1e-5)
 
 
 def test_a_flow_begins_as_the_references_does():
