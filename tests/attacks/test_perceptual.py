@@ -22,10 +22,11 @@ from jaxrobust.core.errors import InputError
 from jaxrobust.core.gradients import ImageLogits
 from jaxrobust.core.lpips import FeatureNetwork, Lpips
 from jaxrobust.core.types import Problem
-from jaxrobust.models.perceptual import Convolution, Convolutions
+from jaxrobust.models.perceptual import CHAINS, Convolution, Convolutions
 from tests.golden import perceptual_networks as networks
 
 GOLDEN = np.load(Path(__file__).parents[1] / "golden" / "perceptual.npz")
+VGG16 = Convolutions(CHAINS["vgg16"])
 CHAIN = Convolutions(tuple(Convolution(*row) for row in networks.CHAIN))
 
 
@@ -74,6 +75,14 @@ def test_features_and_distances_are_the_references():
   images, threat = networks.pictures(4), THREATS["other"]
   np.testing.assert_allclose(jax.vmap(threat.embed)(images), GOLDEN["features"], atol=1e-5)
   np.testing.assert_allclose(jax.vmap(threat.distance)(images, images[::-1]), GOLDEN["distances"], atol=1e-5)
+
+
+def test_features_of_vgg16_are_the_references():
+  """The layers that perceptual-advex looks at, by its own class; a sixteenth as wide, with random weights."""
+  golden = np.load(Path(__file__).parents[1] / "golden" / "perceptual_vgg16.npz")
+  images, threat = networks.pictures(4, side=32), Lpips(FeatureNetwork(networks.vgg16_layers(), VGG16), "lpips-vgg16")
+  np.testing.assert_allclose(threat.embed(images[0]), golden["features"][0], atol=1e-5)
+  np.testing.assert_allclose(jax.vmap(threat.distance)(images, images[::-1]), golden["distances"], atol=1e-5)
 
 
 # A name of the golden file, the attack, its steps and its bound, how far pixels may be apart.

@@ -20,6 +20,14 @@ def layers(seed: int, chain: tuple = CHAIN, widths: tuple = WIDTHS) -> list[dict
   return made
 
 
+VGG16_WIDTHS = (4, 4, 8, 8, 16, 16, 16, 32, 32, 32, 32, 32, 32)
+
+
+def vgg16_layers() -> list[dict[str, np.ndarray]]:
+  """The thirteen convolutions of VGG-16, a sixteenth as wide."""
+  return layers(6, VGG16_WIDTHS, VGG16_WIDTHS)
+
+
 def head(seed: int) -> np.ndarray:
   return np.random.default_rng(seed).normal(size=(WIDTHS[-1], CLASSES)).astype(np.float32)
 
