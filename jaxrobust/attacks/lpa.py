@@ -14,6 +14,8 @@ for training; the engine counts what it finds inside, and nothing else.
 Source: Laidlaw et al. 2021 (arXiv:2006.12655), perceptual-advex 0.2.6; 40 iterations within 0.5 are OODRobustBench's
 (arXiv:2310.12793), 10 within 0.5 those of training on CIFAR-10. Known deviations: the start is clipped; the point that
 is misclassified and inside is the result, where the authors' code moves it once more; and those of `perceptual_steps`.
+That one move is why their numbers can be higher: an image that is wrong by a margin of less than 1 still makes a whole
+step, of a length that begins at the bound itself, and what the projection then brings back may be right again.
 """
 
 from __future__ import annotations
