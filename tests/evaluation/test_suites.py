@@ -9,7 +9,7 @@ import pytest
 
 from jaxrobust.core.errors import InputError, UnknownNameError
 from jaxrobust.evaluation.suites.entry import attack_entry, clean_entry, targeted
-from jaxrobust.evaluation.suites.report import SuiteCell
+from jaxrobust.evaluation.suites.report import Report, SuiteCell
 from jaxrobust.evaluation.suites.suite import SUITES, Part, Setting, make_suite, title_of
 from jaxrobust.evaluation.suites.summary import query_findings
 
@@ -159,6 +159,28 @@ def test_unknown_suites_and_options_are_refused():
   with pytest.raises(InputError, match="conditions of its own"):
     make_suite("oodrb", Setting("digits32", condition="fog-3"))
   assert make_suite("ares-attacks", Setting("digits32")).parts
+
+
+def test_unforeseen_is_eight_attacks_at_three_distortions_and_their_mean():
+  asked = make_suite("unforeseen", Setting("cifar10"))
+  found = titles("unforeseen", "cifar10")
+  assert len(found) == 1 + 3 * (8 + 1)
+  assert {"cifar10/clean/rings-wood-70@0.05", "cifar10/clean/flakes-snow-20@5"} <= set(found)
+  assert "cifar10/clean/linf-pgd-50,step_size=0.255@8/255" in found, "steps of 0.008"
+  cells, rng = [], np.random.default_rng(0)
+  for part in asked.parts:
+    for entry in part.entries:
+      flags = rng.uniform(size=20) < 0.8
+      result = SimpleNamespace(examples={"robust": flags, "correct": flags | True}, summary={})
+      cells.append(SuiteCell(part, entry, result))
+  metrics = asked.metrics(Report("net", asked, tuple(cells)))["metrics"]
+  medium = [cell.result.examples["robust"] for cell in cells if cell.part.group == "medium"]
+  assert len(medium) == 8 and metrics["UA2 medium"] == pytest.approx(np.mean(medium))
+  assert metrics["worst of the eight, medium"] == pytest.approx(np.all(medium, axis=0).mean())
+  assert metrics["UA2"] == pytest.approx(np.mean([metrics[f"UA2 {level}"] for level in ("low", "medium", "high")]))
+  some = Report("net", asked, tuple(cells[:-3]))
+  metrics = asked.metrics(some)["metrics"]
+  assert metrics["UA2 high"]["cells"] == 6 and "UA2" not in metrics, "what is not whole says so"
 
 
 def test_a_query_attack_that_beats_the_gradients_beside_it_is_a_finding():
