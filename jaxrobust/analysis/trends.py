@@ -22,6 +22,8 @@ from jaxrobust.core.registry import unknown_name
 
 # What the paper calls the four kinds of pairs (its figures 3, 4 and 11-13).
 SHORT = {ACCURACY: "Acc", ROBUSTNESS: "Rob"}
+# How averages over shifts are called; what begins otherwise is a single shift.
+MEANS = ("OOD ", "OOD_d", "R_c", "R_n", "OOD_t")
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,7 +193,7 @@ def drops(zoo: Zoo, pairs: Sequence[tuple[str, str, str]]) -> dict[str, np.ndarr
 
 
 def rank_columns(zoo: Zoo, pairs: Sequence[tuple[str, str, str]]) -> tuple[str, str, np.ndarray, np.ndarray]:
-  """Chooses what models are ranked by: ID robustness and OOD = (OOD_d + OOD_t) / 2, or the first pair of columns.
+  """Chooses what models are ranked by: ID robustness and OOD = (OOD_d + OOD_t) / 2, or the first mean that there is.
 
   Returns:
     (name of x, name of y, x, y).
@@ -202,5 +204,7 @@ def rank_columns(zoo: Zoo, pairs: Sequence[tuple[str, str, str]]) -> tuple[str, 
     return rob, whole, zoo.column(rob), zoo.column(whole)
   if rob in zoo.columns and all(part in names for part in parts):
     return rob, whole, zoo.column(rob), np.mean([zoo.column(part) for part in parts], axis=0)
-  _, x, y = next((pair for pair in pairs if pair[0] == "Rob-Rob"), pairs[0])
+  alike = [pair for pair in pairs if pair[0] == "Rob-Rob"] or [pairs[0]]
+  means = (pair for mean in MEANS for pair in alike if pair[2].startswith(mean))
+  _, x, y = next(means, alike[0])
   return x, y, zoo.column(x), zoo.column(y)

@@ -31,6 +31,8 @@ from jaxrobust.core.registry import unknown_name
 
 ID = "ID"
 ACCURACY, ROBUSTNESS = "accuracy", "robustness"
+# Between the name of a suite and that of its metric, in columns that come from summaries.
+METRIC = ": "
 
 # The words of https://oodrobustbench.github.io, and ours.
 HEADERS = {
@@ -103,8 +105,9 @@ class Zoo:
     return {str(value): self.take(values == value) for value in sorted(set(values))}
 
   def shifts(self, kind: str) -> list[str]:
-    """Lists the columns of one kind, `accuracy` or `robustness`, that are under a shift."""
-    return [name for name in self.columns if name.endswith(f" {kind}") and name != f"{ID} {kind}"]
+    """Lists the columns of one kind, `accuracy` or `robustness`, that are under a shift; `SUITE: METRIC` is none."""
+    named = [name for name in self.columns if name.endswith(f" {kind}") and METRIC not in name]
+    return [name for name in named if name != f"{ID} {kind}"]
 
   def about(self) -> dict[str, Any]:
     """Returns what must stand beside every number that is made from this zoo."""

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from jaxrobust.analysis.zoo import Zoo
+from jaxrobust.analysis.zoo import METRIC, Zoo
 from jaxrobust.results.folder import open_folder
 from jaxrobust.results.metrics import SummaryFile, read_summaries
 
@@ -41,6 +41,6 @@ def add_summaries(zoo: Zoo, summaries: Iterable[SummaryFile]) -> Zoo:
     if summary.model in places:
       for name, metric in summary.metrics.items():
         part = f" [{metric.cells} of {metric.whole}]" if metric.partial else ""
-        values = columns.setdefault(f"{summary.suite}: {name}{part}", np.full(len(zoo), np.nan))
+        values = columns.setdefault(f"{summary.suite}{METRIC}{name}{part}", np.full(len(zoo), np.nan))
         values[places[summary.model]] = metric.value
   return replace(zoo, columns={**zoo.columns, **columns})

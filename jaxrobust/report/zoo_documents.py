@@ -13,7 +13,7 @@ import numpy as np
 from jaxrobust.analysis.correlations import Correlations, correlation_matrix
 from jaxrobust.analysis.degradation import box, catastrophic
 from jaxrobust.analysis.ranking import kendall, kendall_interval
-from jaxrobust.analysis.trends import Trend, column_pairs, drops, fit_trends, rank_columns
+from jaxrobust.analysis.trends import MEANS, Trend, column_pairs, drops, fit_trends, rank_columns
 from jaxrobust.analysis.zoo import ACCURACY, ID, ROBUSTNESS, Zoo
 from jaxrobust.analysis.zoo_cells import cells_zoos
 from jaxrobust.analysis.zoo_metrics import add_summaries
@@ -28,8 +28,6 @@ from jaxrobust.results.metrics import SummaryFile
 DRAWS = 1000
 MOST_TRENDS, MOST_CORRELATED = 80, 24
 BAND_POINTS = 21
-# Averages over shifts, which come before single ones.
-MEANS = ("OOD ", "OOD_d", "OOD_t", "R_c", "R_n")
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +71,7 @@ def _light(row: CellRow) -> Result:
 
 
 def _is_single(name: str) -> bool:
+  """Tells single shifts from averages over some, which come first."""
   return not name.startswith(MEANS)
 
 

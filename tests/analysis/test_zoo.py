@@ -156,6 +156,11 @@ def test_columns_by_hand(board):
   assert found[0] == pytest.approx(20 - (0.7134 * 40 - 5.238))
   with pytest.raises(UnknownNameError, match="imagenet-linf"):
     published_trends(zoo, "imagenet")
+  # Means are preferred to single shifts, whatever the order of columns.
+  rob = [40, 50, 60]
+  table = {"ID robustness": rob, "fog robustness": rob, "OOD_t[2 of 6] robustness": rob, "R_c robustness": rob}
+  zoo = make_zoo({"model": ["a", "b", "c"], **table})
+  assert rank_columns(zoo, column_pairs(zoo))[1] == "R_c robustness"
 
 
 def cell(model, robust, data="cifar10", condition="clean", attack="none", eps=None, n=100, **more):
@@ -246,12 +251,19 @@ def test_a_results_folder_with_summaries_and_different_sizes(tmp_path):
       save_result(tmp_path, result)
   save_result(tmp_path, cell("a", 0.6, attack="linf-mm5", eps="8/255", n=500))
   (tmp_path / "bad.n1.seed0.json").write_text("{")
-  metrics = {"frequency bias": 0.3, "NSD": None, "accuracy": {"value": 0.9, "low": 0.8, "high": 1, "n": 9}}
+  metrics = {
+    "frequency bias": 0.3,
+    "NSD": None,
+    "ID accuracy": 0.9,
+    "accuracy": {"value": 0.9, "low": 0.8, "high": 1, "n": 9},
+  }
   document = {"suite": "ares-bench", "model": "a", "metrics": metrics}
   (tmp_path / "a" / "ares-bench.summary.json").write_text(json.dumps(document))
   (tmp_path / "b" / "x.summary.json").write_text("[]")
   zoo = add_metrics(read_cells(tmp_path), tmp_path)
   assert zoo.column("ID robustness").tolist() == pytest.approx([60, 45, 40]) and len(zoo.date) == 10
   assert zoo.column("ares-bench: frequency bias")[0] == 0.3 and np.isnan(zoo.column("ares-bench: accuracy")[1])
+  # A suite's metric is no shift, whatever it is called.
+  assert zoo.column("ares-bench: ID accuracy")[0] == 0.9 and not any(": " in name for name in zoo.shifts("accuracy"))
   notes = "\n".join(zoo.notes)
   assert "bad.n1.seed0.json" in notes and "id: cells of 100, 500 examples" in notes and "not a summary" in notes

@@ -20,7 +20,7 @@
     const title = `${trend.y} against ${trend.x}`;
     return h("figure", {}, h("figcaption", {}, title), s("svg", { viewBox: `0 0 ${size} ${size}`, role: "img", "aria-label": `${title}; the values are in the table below` }, marks, s("line", { class: "same", x1: x(0), y1: y(0), x2: x(100), y2: y(100) }, s("title", {}, "y = x")), s("path", { class: "band", d: `${path(band)}Z` }), s("path", { class: "fit", d: path(grid.map((v) => [v, at(v)])) }), limit, dots,
       s("text", { x: (left + size - right) / 2, y: size - 6, "text-anchor": "middle" }, `${trend.x}, %`), s("text", { x: 12, y: (size - bottom + top) / 2, "text-anchor": "middle", transform: `rotate(-90 12 ${(size - bottom + top) / 2})` }, `${trend.y}, %`)),
-    h("p", { class: "meta" }, `y = ${points(trend.slope, 4)}${ends(trend.ends.slope, 4)} x ${trend.intercept < 0 ? "−" : "+"} ${Math.abs(trend.intercept).toFixed(3)}${ends(trend.ends.intercept, 2)}, R² ${points(trend.r2, 4)}, ${many(trend.n, "model")}. Dotted: y = x. Band and brackets: 95 % over models.`));
+    h("p", { class: "meta" }, `y = ${points(trend.slope, 4)}${ends(trend.ends.slope, 4)} x ${trend.intercept < 0 ? "−" : "+"} ${Math.abs(trend.intercept).toFixed(3)}${ends(trend.ends.intercept, 2)}, R² ${points(trend.r2, 4)}, ${many(trend.n, "model")}. Dotted: y = x. Band and brackets: 95 % over models.${trend.limit ? ` Conversion rate: ${points(trend.slope)} points under the shift for one point without it.` : ""}`));
   }
 
   function board(zoo) {
