@@ -27,7 +27,10 @@ from jaxrobust.evaluation.evaluate import evaluate
 from jaxrobust.evaluation.job import RunOptions
 from jaxrobust.evaluation.suites import entry_of
 
-CLASSES, SHAPE, COUNT = 5, (5, 5, 3), 24
+CLASSES, COUNT = 5, 24
+SIDE = 5
+# Attacks that divide an image into blocks or lines.
+LARGE = {"elastic": 16, "glitch": 16, "jpeg": 16, "pixel": 16, "snow": 16, "wood": 16}
 EPS = {"linf": 0.02, "l2": 0.15, "l1": 0.6, "flow": 0.1, "color": 0.03}
 # Attacks as short as they may be: every program is compiled for every layout.
 SHORT = {
@@ -102,10 +105,10 @@ def network(weights, images):
   return product(features(weights, images)[1][:, 0, 0], weights["second"])
 
 
-def make_classifier() -> Classifier:
+def make_classifier(side: int) -> Classifier:
   rng = np.random.default_rng(11)
   weights = {
-    "first": jnp.asarray(rng.normal(size=(75, 12)) * 0.5, jnp.float32),
+    "first": jnp.asarray(rng.normal(size=(3 * side * side, 12)) * 2.5 / side, jnp.float32),
     "second": jnp.asarray(rng.normal(size=(12, CLASSES)), jnp.float32),
   }
   return Classifier.from_function(network, CLASSES, variables=weights, name="troubled", features=features)
@@ -140,15 +143,19 @@ def difference(one, other) -> str:
   return "" if findings[0] == findings[1] else f"findings {findings}"
 
 
-def main() -> None:
-  enable_compilation_cache()
-  classifier = make_classifier()
-  images = np.random.default_rng(3).uniform(0.2, 0.8, (COUNT, *SHAPE)).astype(np.float32)
+def make_problem(side: int) -> tuple[Classifier, ArraySource]:
+  classifier = make_classifier(side)
+  images = np.random.default_rng(3).uniform(0.2, 0.8, (COUNT, side, side, 3)).astype(np.float32)
   labels = np.asarray(classifier(jnp.asarray(images))).argmax(1)
   labels[::9] = (labels[::9] + 1) % CLASSES
-  data = ArraySource("troubled", images, labels, CLASSES)
+  return classifier, ArraySource("troubled", images, labels, CLASSES)
+
+
+def main() -> None:
+  enable_compilation_cache()
   found = {}
   for name in sys.argv[1:]:
+    classifier, data = make_problem(LARGE.get(name, SIDE))
     known = inspect.signature(ATTACKS[name]).parameters
     attack = make_attack(name, **SHORT.get(name, {key: value for key, value in FEW.items() if key in known}))
     if name in ("apgd-t", "mm", "fab-t"):
