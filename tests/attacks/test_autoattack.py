@@ -193,3 +193,16 @@ def test_autoae_has_the_authors_stages():
     make_attack("autoae", norm="l1")
   losses = {getattr(stage.attack, "loss", None) for stage in make_attack("autoae").adapted(2).stages}
   assert losses == {"margin", "ce", "mm", None}
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("norm, eps", [("linf", 0.012), ("l2", 0.15)])
+def test_autoae_is_never_weaker_than_its_first_stage(norm, eps):
+  classifier = testing.fixture()
+  images, labels = testing.examples(classifier, 16)
+  cascade = make_attack("autoae", norm=norm, split=True)
+  whole = attack_images(cascade, classifier, images, labels, eps=eps, options=OPTIONS)
+  first = attack_images(Cascade(cascade.stages[:1]), classifier, images, labels, eps=eps, options=OPTIONS)
+  assert (whole.success >= first.success).all() and 0 < whole.success.sum() < 16
+  steps = [stage.attack.num_steps for stage in cascade.stages if (stage.rank or 0) < testing.CLASSES]
+  assert (whole.queries[whole.robust] == sum(steps)).all()
