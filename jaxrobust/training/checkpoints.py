@@ -8,6 +8,7 @@ from the one before it and says so.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import sys
 import time
@@ -28,6 +29,7 @@ class Checkpoints:
 
   def __init__(self, folder: str | os.PathLike):
     self.folder = Path(folder).absolute()
+    logging.getLogger("absl").addFilter(_is_said_once)
     options = ocp.CheckpointManagerOptions(max_to_keep=2, create=True, enable_async_checkpointing=True)
     try:
       self._manager = ocp.CheckpointManager(self.folder, options=options, item_names=(_STATE, _WINDOW))
@@ -98,3 +100,8 @@ class Checkpoints:
     """Waits for what is being written."""
     with self._writing():
       self._manager.close()
+
+
+def _is_said_once(record: logging.LogRecord) -> bool:
+  """Leaves out tracebacks that Orbax's threads log of their failures, which are raised where they are waited for."""
+  return not (record.exc_info and "orbax" in record.pathname)

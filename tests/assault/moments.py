@@ -69,9 +69,11 @@ if __name__ == "__main__":
   signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
   moment, sys.argv = sys.argv[1], ["jaxrobust", *sys.argv[2:]]
   os.environ.setdefault("GLIBC_TUNABLES", "glibc.malloc.hugetlb=0")  # It would start itself anew, without the moment.
+  from jaxrobust.cli.machine import prepare
   from jaxrobust.core.stopping import watch_signals
 
   watch_signals()
+  prepare(sys.argv[1:])  # JAX, which the moments import, asks for the number of devices but once.
   arrange(moment)
   from jaxrobust.cli.main import main
 
