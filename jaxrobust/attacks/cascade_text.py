@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from jaxrobust.attacks.registry import ATTACKS, attack_config, attack_name, make_attack
-from jaxrobust.attacks.schedule import MOST_RESTARTS, Cascade, Stage
+from jaxrobust.attacks.schedule import MOST_RESTARTS, Cascade, Stage, is_schedule
 from jaxrobust.core.errors import InputError, JaxrobustError
 from jaxrobust.core.validation import check_count
 
@@ -31,7 +31,7 @@ def parse_cascade(text: str, norm: str = "linf") -> Cascade:
   """
   if not text:
     raise InputError("a cascade needs stages, such as apgd-ce:apgd-t,targets=9:square")
-  if text in ATTACKS and hasattr(made := make_attack(text, norm=norm), "stages"):
+  if text in ATTACKS and is_schedule(made := make_attack(text, norm=norm)):
     if not isinstance(made, Cascade):
       raise InputError(f"{text!r} is no cascade of stages that run on every example")
     return made
@@ -46,7 +46,7 @@ def _parse_stages(text: str, norm: str) -> Iterator[Stage]:
   if name in ATTACKS and "norm" in inspect.signature(ATTACKS[name]).parameters:
     given.setdefault("norm", norm)
   attack = make_attack(name, **given)
-  if hasattr(attack, "stages"):
+  if is_schedule(attack):
     if not isinstance(attack, Cascade) or (targets, rank, restarts, restart) != (None,) * 4:
       raise InputError(f"{name!r} chooses its own stages; it takes no targets or restarts and must be a plain cascade")
     yield from attack.stages
