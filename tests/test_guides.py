@@ -40,6 +40,7 @@ def test_there_is_a_guide_for_each_use():
     "index",
     "install",
     "read_the_numbers",
+    "reliability",
     "search_architectures",
     "train_on_a_pod",
     "training",
