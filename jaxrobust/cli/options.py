@@ -167,7 +167,7 @@ OWN = {
     "group": "a label, such as technique: each group gets its own lines; empty for none",
     "scale": "raw or probit",
     "top": "the largest value of both axes: 100 for percent, 1 for fractions",
-    "show": "trends, effective, degradation, catastrophic, ranks, held-out, correlations, zoo, without-labels or gap",
+    "show": "trends effective degradation catastrophic ranks held-out correlations zoo without-labels gap",
     "line": "of effective robustness: cifar10-linf or imagenet-linf as published; empty for the zoo's own",
     "correlate": "pearson or kendall",
     "draws": "zoos resampled for the 95 % intervals",
