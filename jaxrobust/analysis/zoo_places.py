@@ -87,6 +87,7 @@ def choose_cells(results: Iterable[Result], data: str, attack: str) -> tuple[lis
 def accuracy_of(result: Result) -> float | None:
   """Counts the share of examples that stayed right; where a cell has no flags, its summary says so, or nothing does.
 
+  >>> import numpy as np
   >>> flags = {"robust": np.array([True, False, True, True])}
   >>> accuracy_of(Result(cell=Cell(model="a", data="b", n=4), config={}, summary={}, examples=flags))
   0.75

@@ -85,7 +85,9 @@ def _updated(
   step = status.step + 1
   over = jnp.asarray(probe.done)
   if rule.max_queries is not None:
-    over |= queries > min(rule.max_queries, MOST_QUERIES) - passes * rule.largest_need
+    # The last candidate is a query where it decides; where all steps are judged for others it is not counted.
+    need = rule.largest_need if program.stops or rule.minimal else rule.cost.forward
+    over |= queries > min(rule.max_queries, MOST_QUERIES) - passes * need
   ended = (step >= status.stop) | over
   if program.stops:
     ended |= hit

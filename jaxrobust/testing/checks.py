@@ -64,7 +64,7 @@ def check_attack(attack: Any, eps: float | None = None, *, targets: bool | None 
   if starts:
     run = partial(run, starts=starting_points())
   check_results(run, threat, budget, schedule)
-  check_layouts(run)
+  check_layouts(run, threat)
   check_edges(run, schedule.minimal)
   if not starts:  # Nothing to start from: all images are of one class.
     check_flat(run)
@@ -128,29 +128,34 @@ def _distances(threat: Threat, images: np.ndarray, result: AttackResult) -> np.n
   return np.asarray(jax.vmap(threat.distance)(jnp.asarray(images), jnp.asarray(result.images)))
 
 
-def check_layouts(run: Callable[..., AttackResult]) -> None:
+def check_layouts(run: Callable[..., AttackResult], threat: Threat) -> None:
   """Checks that whole results do not depend on how the machine is used, with NaN and zero gradients at some points."""
   classifier = fixture("troubled")
   images, labels = examples(classifier)
   ids = np.arange(len(images))
+  # Distances in features are known as far as their threat says.
+  near = DISTANCE_TOLERANCE if isinstance(threat, Norm) else max(DISTANCE_TOLERANCE, threat.tolerance(images.shape[1:]))
+  same = partial(_same, tolerance=near)
   baseline = run(classifier, images, labels)
   # Two groups of one slot and four steps per dispatch: three differences for the price of one compilation.
   few = EngineOptions.for_platform(2 * make_mesh().size, steps_per_dispatch=4, lookahead=1, shrink=False)
-  _same(baseline, run(classifier, images, labels, options=few), ids, "number of slots, groups and steps per dispatch")
+  same(baseline, run(classifier, images, labels, options=few), ids, "number of slots, groups and steps per dispatch")
   order = np.random.default_rng(0).permutation(len(images))
-  _same(baseline, run(classifier, images[order], labels[order], ids=order), order, "order of examples")
-  _same(baseline, run(classifier, images[:5], labels[:5]), ids[:5], "number of padding rows")
+  same(baseline, run(classifier, images[order], labels[order], ids=order), order, "order of examples")
+  same(baseline, run(classifier, images[:5], labels[:5]), ids[:5], "number of padding rows")
   devices = jax.local_devices()
   if len(devices) > 1:
     one = _slots(16, make_mesh(devices[:1]))
-    _same(baseline, run(classifier, images, labels, options=one), ids, "number of devices")
+    same(baseline, run(classifier, images, labels, options=one), ids, "number of devices")
 
 
-def _same(baseline: AttackResult, other: AttackResult, rows: np.ndarray, what: str) -> None:
+def _same(
+  baseline: AttackResult, other: AttackResult, rows: np.ndarray, what: str, tolerance: float = DISTANCE_TOLERANCE
+) -> None:
   for name in ("success", "correct", "robust", "queries", "nan", "flat", "reached_step", "reached_query"):
     one, two = baseline._asdict()[name][rows], other._asdict()[name]
     claim(np.array_equal(one, two), f"the {what} does not matter for {name}")
-  near = np.allclose(baseline.distance[rows], other.distance, DISTANCE_TOLERANCE, DISTANCE_TOLERANCE)
+  near = np.allclose(baseline.distance[rows], other.distance, tolerance, tolerance)
   claim(near, f"the {what} does not matter for distance")
 
 

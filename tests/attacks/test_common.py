@@ -67,7 +67,7 @@ def marks(attack, name: str, norm: str) -> list:
   """
   if isinstance(attack, SceneAscent):
     return {"jpeg": [], "snow": [pytest.mark.ci]}.get(attack.name, [pytest.mark.slow])
-  if attack.name in ("rigid-grid", "patch"):
+  if attack.name in ("rigid-grid", "patch", "recolor", "fast-lpa"):
     return [pytest.mark.ci]
   pieces = [getattr(attack, piece) for piece in getattr(attack, "pieces", ()) if piece != "threat"]
   usual = not any(pieces) or (norm == "linf" and attack.name in ("dim", "vni-fgsm", "admix"))

@@ -138,6 +138,7 @@ def test_a_threat_that_is_no_field_does_not_share_programs_of_other_threats():
   assert bind_threat(Constant(), doubled).threat.network is doubled
 
 
+@pytest.mark.ci
 def test_each_kind_of_attack_gives_the_same_on_one_device_and_on_four(tmp_path):
   one, four = run(1, tmp_path, "kinds"), run(4, tmp_path, "kinds")
   assert one["devices"] == 1 and four["devices"] == 4

@@ -40,6 +40,7 @@ def run(classifier, suite, out, **options) -> Report:
   return evaluate(classifier, "digits32", suite, n=N, name="means", out=out, options=OPTIONS, **options)
 
 
+@pytest.mark.ci
 def test_oodrb_completes_and_its_metrics_follow_from_the_cells(classifier, out):
   lines: list[str] = []
   report = run(classifier, "oodrb,small", out, announce=lines.append, eps="4/255", partial=True)
@@ -95,6 +96,7 @@ def test_a_number_without_all_its_cells_says_so_and_is_written_elsewhere(classif
   assert isinstance(json.loads(paths[0].read_text())["metrics"]["corruption accuracy"], float)
 
 
+@pytest.mark.ci
 def test_a_second_run_computes_nothing_and_says_so(classifier, out, monkeypatch):
   run(classifier, "oodrb,small", out, eps="4/255")
   monkeypatch.setattr(scheduler.Engine, "turn", lambda self: 1 / 0)

@@ -77,6 +77,7 @@ def test_the_pilot_decides_the_order_and_predicts_the_cost(ordered, tmp_path):
   assert len(set(same.examples["stage"].tolist())) > 2
 
 
+@pytest.mark.ci
 def test_layout_processes_and_a_resumed_run_have_the_same_order(ordered, tmp_path, monkeypatch):
   _, alone = ordered
   shards = [

@@ -81,6 +81,7 @@ def test_the_weight_hessian_has_the_eigenvalue_of_the_dense_matrix(classifier):
   assert found.value.shape == (1,) and found.value[0] == pytest.approx(wanted, rel=1e-3)
 
 
+@pytest.mark.ci
 def test_cells_share_the_programs_of_the_measures():
   for cell in (CELL, (1, 0, 2, 3, 4, 0)):
     jacobian(wide(cell), IMAGES)

@@ -92,6 +92,7 @@ def test_the_published_size_agrees_too():
   np.testing.assert_allclose(found, jax.jit(module.apply)(weights, images), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("cell", _first(CELLS[:2]), ids=str)
 def test_training_is_that_of_the_native_network_and_unused_weights_stay_zero(cell):
   weights, module = variables(cell), PROGRAM.native(cell)
@@ -108,6 +109,7 @@ def test_training_is_that_of_the_native_network_and_unused_weights_stay_zero(cel
       np.testing.assert_array_equal(np.asarray(leaf)[np.asarray(again[path]) == 0], 0)
 
 
+@pytest.mark.ci
 def test_widening_loses_nothing():
   for cell in CELLS:
     back = PROGRAM.narrow(cell, PROGRAM.widen(cell, variables(cell)))
@@ -128,6 +130,7 @@ def test_cells_share_one_compiled_program():
   assert not np.allclose(answers[0], answers[1])
 
 
+@pytest.mark.ci
 def test_weights_start_as_pytorch_draws_them():
   cell = CELLS[0]
   narrow = PROGRAM.narrow(cell, PROGRAM.init(jax.random.key(7), cell))

@@ -57,6 +57,7 @@ def test_when_one_process_dies_the_others_end_and_the_run_goes_on(whole, tmp_pat
   np.testing.assert_allclose([loss for _, loss in curve(out)], [loss for _, loss in curve(whole)], rtol=1e-3)
 
 
+@pytest.mark.ci
 def test_processes_share_the_validation_of_an_epoch_and_come_to_one_score(whole, tmp_path):
   """To one of 37 examples: the weights of two devices differ from those of one by rounding."""
   for process in processes(tmp_path, 2, 1):

@@ -139,7 +139,10 @@ def make_key(attack: str, eps: str, threat: str | None = None) -> str | None:
     return None
   name = without_threat(attack, norm or threat)
   name = next((theirs for theirs, ours in ATTACKS.items() if ours == name), name)
-  name = next((theirs for theirs in UNFORESEEN if name.partition("-")[0] == theirs and not norm), name)
+  if not norm:  # The benchmark's own numbers of steps go without saying; others do not.
+    name = next(
+      (theirs for theirs, (_, *steps) in UNFORESEEN.items() if name in {f"{theirs}-{n}" for n in steps}), name
+    )
   return f"{OTHERS[norm]}-{name}-{budget:.6f}".rstrip("0") if norm else f"{name}-{budget:.6f}".rstrip("0")
 
 
