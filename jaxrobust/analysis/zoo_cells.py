@@ -19,7 +19,15 @@ import numpy as np
 
 from jaxrobust.analysis.sizes import with_flops
 from jaxrobust.analysis.zoo import ACCURACY, ID, ROBUSTNESS, Zoo
-from jaxrobust.analysis.zoo_places import MEANS, Measured, accuracy_of, attacks_of, choose_cells, largest, place_cells
+from jaxrobust.analysis.zoo_places import (
+  GROUP_MEANS,
+  Measured,
+  accuracy_of,
+  attacks_of,
+  choose_cells,
+  largest,
+  place_cells,
+)
 from jaxrobust.results import Result, load_results
 from jaxrobust.results.exchange.oodrobustbench import base_of
 from jaxrobust.results.rows import describe_model
@@ -115,10 +123,10 @@ def _columns(table: dict[Measured, dict[str, float]], models: tuple[str, ...]) -
     # NaN spreads: a model that lacks one condition of a mean gets no mean.
     for shift in sorted(shifts, key=lambda name: (name != ID, name)):
       columns[f"{shift} {kind}"] = np.mean([v for place, v in of_kind.items() if place.shift == shift], axis=0)
-    whole = {mean: columns[f"{mean} {kind}"] for mean in MEANS.values() if mean in shifts}
+    whole = {mean: columns[f"{mean} {kind}"] for mean in GROUP_MEANS.values() if mean in shifts}
     for group, wanted in WHOLE.items():
       parts = [
-        values for place, values in of_kind.items() if place.group == group and place.shift not in MEANS.values()
+        values for place, values in of_kind.items() if place.group == group and place.shift not in GROUP_MEANS.values()
       ]
       if parts:
         mean = np.mean(parts, axis=0)

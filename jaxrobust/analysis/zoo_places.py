@@ -21,7 +21,7 @@ from jaxrobust.results.ids import attack_norm, threat_name, transfer_source, wit
 PERCEPTUAL = ("ppgd", "lpa", "stadv", "recolor")
 CLEAN = "clean"
 # Imported leaderboards have means alone.
-MEANS = {DATASET_SHIFT: "OOD_d", THREAT_SHIFT: "OOD_t"}
+GROUP_MEANS = {DATASET_SHIFT: "OOD_d", THREAT_SHIFT: "OOD_t"}
 
 
 class Measured(NamedTuple):
@@ -121,8 +121,8 @@ def measured(cell: Cell, base: str, threat: str, within: str | None = None) -> M
   if corruption is not None and (stored or cell.data == base):
     name, severity = corruption
     return Measured("R_c", name, f"{name}-{severity}", kind) if seen else None
-  if cell.condition in MEANS and cell.data == base:
-    mean = MEANS[cell.condition]
+  if cell.condition in GROUP_MEANS and cell.data == base:
+    mean = GROUP_MEANS[cell.condition]
     return Measured(mean, mean, mean, kind) if seen or cell.attack == UNFORESEEN else None
   if cell.condition != CLEAN:
     return None

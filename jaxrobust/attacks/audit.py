@@ -10,18 +10,19 @@ accuracy under both attacks together; it is that of the full one unless the chea
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 from jaxrobust.attacks.autoattack import autoattack, mm5
+from jaxrobust.attacks.cascade_rule import CascadeRule
 from jaxrobust.attacks.registry import ATTACKS
-from jaxrobust.attacks.schedule import Cascade, Example, Item, Outcome, Schedule, Stage, as_schedule
+from jaxrobust.attacks.schedule import Cascade, Schedule, as_schedule
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.types import Attack
 
 
 @dataclass(frozen=True)
-class Audit:
+class Audit(CascadeRule):
   """Two attacks, and how exactly the second is to be known.
 
   Attributes:
@@ -40,10 +41,7 @@ class Audit:
   full: Cascade
   width: float = 0.5
   evaluations: float = 0.0
-  max_items: ClassVar[int] = 1
-  minimal: ClassVar[bool] = False
   name: ClassVar[str] = "audit"
-  stops: ClassVar[tuple[int, ...]] = ()
 
   def __post_init__(self) -> None:
     if self.cheap.minimal or self.full.minimal:
@@ -58,24 +56,6 @@ class Audit:
   def cascade(self) -> Cascade:
     """Returns both attacks, one after the other."""
     return Cascade((*self.cheap.stages, *self.full.stages))
-
-  @property
-  def stages(self) -> tuple[Stage, ...]:
-    return self.cascade.stages
-
-  @property
-  def norm(self) -> str:
-    return self.cheap.norm
-
-  def adapted(self, num_classes: int) -> Audit:
-    """Returns the audit with attacks that are defined for so few classes."""
-    return replace(self, cheap=self.cheap.adapted(num_classes), full=self.full.adapted(num_classes))
-
-  def first(self, example: Example) -> Item | None:
-    return self.cascade.first(example)
-
-  def follow(self, example: Example, item: Item, outcome: Outcome) -> Item | None:
-    return self.cascade.follow(example, item, outcome)
 
 
 def audit_of(cheap: Attack | Schedule, full: Attack | Schedule, width: float = 0.5, evaluations: float = 0.0) -> Audit:

@@ -11,10 +11,11 @@ gradients, and would be none if they came first.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
-from jaxrobust.attacks.schedule import Cascade, Example, Item, Outcome, Stage
+from jaxrobust.attacks.cascade_rule import CascadeRule
+from jaxrobust.attacks.schedule import Cascade
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.validation import check_count
 
@@ -24,7 +25,7 @@ RULE = 1
 
 
 @dataclass(frozen=True)
-class ByYield:
+class ByYield(CascadeRule):
   """A cascade, and how many examples decide the order of its stages.
 
   Example:
@@ -36,10 +37,7 @@ class ByYield:
 
   cascade: Cascade
   pilot: int = 50
-  max_items: ClassVar[int] = 1
-  minimal: ClassVar[bool] = False
   name: ClassVar[str] = "by-yield"
-  stops: ClassVar[tuple[int, ...]] = ()
 
   def __post_init__(self) -> None:
     if not isinstance(self.cascade, Cascade):
@@ -49,24 +47,6 @@ class ByYield:
     check_count(self.pilot, "pilot", MOST_PILOTS)
 
   @property
-  def stages(self) -> tuple[Stage, ...]:
-    return self.cascade.stages
-
-  @property
-  def norm(self) -> str:
-    return self.cascade.norm
-
-  @property
   def behind(self) -> tuple[bool, ...]:
     """Tells which stages stay behind the others."""
     return tuple(stage.attack.access != "gradient" for stage in self.stages)
-
-  def adapted(self, num_classes: int) -> ByYield:
-    """Returns the same of a cascade that is defined for so few classes."""
-    return replace(self, cascade=self.cascade.adapted(num_classes))
-
-  def first(self, example: Example) -> Item | None:
-    return self.cascade.first(example)
-
-  def follow(self, example: Example, item: Item, outcome: Outcome) -> Item | None:
-    return self.cascade.follow(example, item, outcome)

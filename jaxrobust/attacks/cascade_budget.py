@@ -12,10 +12,11 @@ The paper gives neither the first budget nor the precision: 1/255 (l2 0.125) and
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from jaxrobust.attacks.schedule import Cascade, Example, Item, Outcome, Stage
+from jaxrobust.attacks.cascade_rule import CascadeRule
+from jaxrobust.attacks.schedule import Cascade, Example, Item, Outcome
 from jaxrobust.core.errors import InputError
 
 START = {"linf": 1 / 255, "l2": 0.125, "l1": 1.0}
@@ -30,7 +31,7 @@ class Bounds(NamedTuple):
 
 
 @dataclass(frozen=True)
-class CascadeBudget:
+class CascadeBudget(CascadeRule):
   """The search as a schedule; use it wherever a cascade is taken.
 
   Attributes:
@@ -52,7 +53,6 @@ class CascadeBudget:
   max_items: int = 12
   largest: float = 64.0
   name: str = "minimum-budget"
-  stops: ClassVar[tuple[int, ...]] = ()
   minimal: ClassVar[bool] = True
 
   def __post_init__(self) -> None:
@@ -62,22 +62,9 @@ class CascadeBudget:
       raise InputError("a search needs start >= 0, a tolerance in (0, 1) and at least one budget")
 
   @property
-  def stages(self) -> tuple[Stage, ...]:
-    return self.cascade.stages
-
-  @property
-  def norm(self) -> str:
-    return self.cascade.norm
-
-  @property
   def title(self) -> str:
     """Names it in cells."""
     return f"{self.norm}-{self.cascade.name or 'cascade'}-{self.name}"
-
-  def adapted(self, num_classes: int) -> CascadeBudget:
-    """Returns the search with a cascade that is defined for so few classes."""
-    fitted = self.cascade.adapted(num_classes)
-    return self if fitted is self.cascade else replace(self, cascade=fitted)
 
   def first(self, example: Example) -> Item | None:
     return self._at(example, 0, self.start or START[self.norm], Bounds(0.0, math.inf, 1.0))

@@ -7,7 +7,6 @@ numbers would be wrong without a word.
 from __future__ import annotations
 
 import copy
-import difflib
 import functools
 import inspect
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ import jax
 import numpy as np
 
 from jaxrobust.core.errors import InputError
+from jaxrobust.core.near_names import near_misses
 from jaxrobust.core.threat import Norm, Threat
 from jaxrobust.core.types import Access, Attack, Cost
 from jaxrobust.core.validation import is_number
@@ -24,7 +24,6 @@ from jaxrobust.core.validation import is_number
 REQUIRED = ("threat", "minimal", "access", "cost", "num_steps", "init", "step")
 OPTIONAL = {"candidate": None, "max_queries": None, "may_leave_ball": False, "needs_start": False, "needs_others": 0}
 _FREE = ("name", "norm", "loss")
-_ALIKE = 0.75
 # Counters on the devices have 31 bits, and schedules of steps are tables.
 MOST_STEPS = 10_000_000
 
@@ -103,15 +102,8 @@ _HINTS = {
 
 def _check_spelling(value: Any, title: str, known: list[str]) -> None:
   """Raises InputError for public names that are nearly, but not quite, part of what the engine asks for."""
-  below: set[str] = set()
-  # A name of one class is not excused by the part that an earlier class has: `treat` beside an inherited `threat`.
-  for kind in type(value).__mro__[:-1]:
-    names = {name for name in (*vars(kind), *inspect.get_annotations(kind)) if not name.startswith("_")}
-    below |= names
-    for own in sorted(names.difference(known)):
-      near = difflib.get_close_matches(own, [part for part in known if part not in below], 1, _ALIKE)
-      if near:
-        raise InputError(f"{title} has {own!r}, which means nothing to the engine; did you mean {near[0]!r}?")
+  for _, own, near in near_misses(type(value).__mro__[:-1], known):
+    raise InputError(f"{title} has {own!r}, which means nothing to the engine; did you mean {near!r}?")
 
 
 def _threat_rules(threat: Threat) -> Iterator[tuple[bool, str]]:

@@ -8,9 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from jaxrobust.attacks.audit import Audit
-from jaxrobust.attacks.by_yield import ByYield
-from jaxrobust.attacks.cascade_budget import CascadeBudget
+from jaxrobust.attacks.cascade_rule import CascadeRule
 from jaxrobust.attacks.losses import check_loss
 from jaxrobust.attacks.schedule import Cascade, Schedule, as_schedule, is_schedule, loss_name
 from jaxrobust.core.budget import Budget
@@ -109,7 +107,7 @@ def search_eps(schedule: Schedule, eps: float | None) -> float:
 
 def fit_schedule(schedule: Schedule, num_classes: int, targeted: bool) -> Schedule:
   """Returns the schedule as this classifier can have it; raises InputError for losses that are undefined for it."""
-  if isinstance(schedule, Cascade | CascadeBudget | Audit | ByYield):
+  if isinstance(schedule, Cascade | CascadeRule):
     schedule = schedule.adapted(num_classes)
   if targeted and any(stage.rank is not None for stage in schedule.stages):
     raise InputError("this cascade chooses its own targets; it cannot be given any")

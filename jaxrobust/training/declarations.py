@@ -6,16 +6,14 @@ nothing, without a word. Helpers of a technique's own have names that begin with
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import fields, is_dataclass
 from typing import Any
 
 from jaxrobust.core.errors import InputError
+from jaxrobust.core.near_names import near_misses, nearest_name
 from jaxrobust.core.validation import is_number
 from jaxrobust.training.technique import HOOKS, Objective, Technique
 
-# How alike two names must be for one to be a slip of the other (difflib's ratio): "averaging" still is.
-_ALIKE = 0.75
 _KINDS: tuple[type, ...] = (Technique, *HOOKS.values())
 # Every part by the kind that has it: methods are called, all others are read.
 _OWNERS = {part: kind for kind in _KINDS for part in vars(kind) if not part.startswith("_")}
@@ -63,23 +61,20 @@ def _written(technique: Any) -> dict[str, Any]:
 
 
 def _misspelled(technique: Any) -> str | None:
-  options, written, below = _options(technique), _written(technique), set[str]()
+  options, written = _options(technique), _written(technique)
   possible = [part for part, kind in _OWNERS.items() if part in HOOKS or isinstance(technique, kind)]
   known = possible if isinstance(technique, Technique) else list(_OWNERS)
-  # A method of one class is not excused by the part that an earlier class has: `craf` beside an inherited `craft`.
-  for kind in _classes(technique):
-    below |= vars(kind).keys()
-    for own in sorted(vars(kind).keys() & written.keys() - options - _OWNERS.keys()):
-      if own in _RENAMED and isinstance(technique, _OWNERS[_RENAMED[own]]):
-        return f"{kind.__name__}.{own} is called {_RENAMED[own]!r} now"
-      near = difflib.get_close_matches(own, [part for part in known if part not in below], 1, _ALIKE)
-      if near:
-        return f"nothing calls {kind.__name__}.{own}; did you mean {near[0]!r}?"
+  for old, name in _RENAMED.items():
+    kind = next((kind for kind in _classes(technique) if old in vars(kind) and old not in options), None)
+    if kind is not None and isinstance(technique, _OWNERS[name]):
+      return f"{kind.__name__}.{old} is called {name!r} now"
+  for kind, own, near in near_misses(_classes(technique), known, {*options, *_OWNERS}):
+    return f"nothing calls {kind.__name__}.{own}; did you mean {near!r}?"
   # An option is a value, and may well resemble a method.
   for option in sorted(options - _OWNERS.keys()):
-    near = difflib.get_close_matches(option, [p for p in known if p not in {*_METHODS, *written}], 1, _ALIKE)
-    if near:
-      return f"nothing reads its option {option!r} as {near[0]!r}; name it so, or otherwise"
+    meant = nearest_name(option, [part for part in known if part not in {*_METHODS, *written}])
+    if meant is not None:
+      return f"nothing reads its option {option!r} as {meant!r}; name it so, or otherwise"
   return None
 
 
