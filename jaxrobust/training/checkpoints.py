@@ -8,6 +8,7 @@ from the one before it and says so.
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import os
 import sys
@@ -30,6 +31,7 @@ class Checkpoints:
   def __init__(self, folder: str | os.PathLike):
     self.folder = Path(folder).absolute()
     logging.getLogger("absl").addFilter(_is_said_once)
+    _leave_out_late_answers()
     options = ocp.CheckpointManagerOptions(max_to_keep=2, create=True, enable_async_checkpointing=True)
     try:
       self._manager = ocp.CheckpointManager(self.folder, options=options, item_names=(_STATE, _WINDOW))
@@ -105,3 +107,18 @@ class Checkpoints:
 def _is_said_once(record: logging.LogRecord) -> bool:
   """Leaves out tracebacks that Orbax's threads log of their failures, which are raised where they are waited for."""
   return not (record.exc_info and "orbax" in record.pathname)
+
+
+@functools.cache
+def _leave_out_late_answers() -> None:
+  """Leaves out what TensorStore's threads print when a write ends after the loop that awaited it.
+
+  That loop ends with the first write that fails, which is raised; nobody waits for the others any more.
+  """
+  report = sys.unraisablehook
+
+  def hook(unraisable: Any) -> None:
+    if not (isinstance(unraisable.exc_value, RuntimeError) and str(unraisable.exc_value) == "Event loop is closed"):
+      report(unraisable)
+
+  sys.unraisablehook = hook
