@@ -318,8 +318,8 @@ EVALUATION = {
   "oodrb-released": {"data": "cifar10", "suite": "oodrb"},
   "oodrb-l2-released": {"data": "cifar10", "norm": "l2", "suite": "oodrb"},
   "digits-techniques": {"data": "digits32", "eps": "16/255"},
-  "cifar10-zoo": {"data": "cifar10", "suite": "oodrb,generated"},
-  "cifar10-zoo-published": {"data": "cifar10", "suite": "oodrb,generated"},
+  "cifar10-zoo": {"data": "cifar10", "suite": "oodrb,generated+sensitivity"},
+  "cifar10-zoo-published": {"data": "cifar10", "suite": "oodrb,generated+sensitivity"},
 }
 
 

@@ -80,6 +80,8 @@ def metric_texts(value: Any, unit: str | None = None) -> tuple[str, str, str]:
 
   >>> metric_texts({"value": 0.5, "low": 0.25, "high": 0.75, "n": 8}), metric_texts(30.9, "cycles")
   (('50.0 %', '25.0 … 75.0', '8'), ('30.9 cycles', '', ''))
+  >>> metric_texts({"value": 2.5, "low": 1.25, "high": 3.75, "n": 8}, "nats")
+  ('2.5 nats', '1.25 … 3.75', '8')
   >>> metric_texts({"value": -0.00652, "cells": 6, "of": 33}), metric_texts(None)
   (('-0.652 %', '', 'partial: 6 of 33 cells'), ('-', '', ''))
   """
@@ -89,6 +91,8 @@ def metric_texts(value: Any, unit: str | None = None) -> tuple[str, str, str]:
     return _number(value, unit), "", ""
   if "of" in value:
     return _number(value["value"], unit), "", f"partial: {value['cells']} of {value['of']} cells"
+  if unit is not None:
+    return _number(value["value"], unit), f"{value['low']:.4g} … {value['high']:.4g}", str(value["n"])
   return f"{100 * value['value']:.1f} %", f"{100 * value['low']:.1f} … {100 * value['high']:.1f}", str(value["n"])
 
 

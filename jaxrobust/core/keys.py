@@ -22,8 +22,9 @@ import numpy as np
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.validation import is_number
 
-# Stages of attacks are smaller numbers; these mark the choice of other images, and the model's own randomness outside
-# attacks.
+# Stages of attacks are smaller numbers; these mark what is drawn for measures of an image, the choice of other images,
+# and the model's own randomness outside attacks.
+MEASURE_STAGE = 0x7FFFFFFC
 OTHERS_STAGE = 0x7FFFFFFD
 CLEAN_STAGE = 0x7FFFFFFE
 VERIFY_STAGE = 0x7FFFFFFF

@@ -21,6 +21,7 @@ from jaxrobust.engine.scheduler import SAMPLES, Engine
 from jaxrobust.engine.table import Verdicts
 from jaxrobust.evaluation.confidence import ALWAYS_CLASSES
 from jaxrobust.evaluation.context import ModelContext
+from jaxrobust.evaluation.measures import measure_passes
 from jaxrobust.evaluation.suites.entry import SuiteEntry
 from jaxrobust.evaluation.suites.suite import Part, title_of
 from jaxrobust.evaluation.targets import random_targets
@@ -175,7 +176,7 @@ class Job:
   @property
   def cost(self) -> int:
     """Returns the forward passes it needs at the most."""
-    return self.cell.n * self.kind.passes(self)
+    return self.cell.n * (self.kind.passes(self) + measure_passes(self.entry.measures))
 
   @property
   def classes(self) -> int:

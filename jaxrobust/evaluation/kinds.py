@@ -19,7 +19,7 @@ from jaxrobust.attacks.by_yield import ByYield
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.defense import ways_to_ignore
 from jaxrobust.core.errors import InputError
-from jaxrobust.data.judging import judging_of
+from jaxrobust.data.judging import Judging, judging_of
 from jaxrobust.data.source import DataSource, SequenceSource
 from jaxrobust.engine.api import fit_schedule
 from jaxrobust.engine.scheduler import SAMPLES
@@ -29,6 +29,7 @@ from jaxrobust.evaluation.audit_job import AUDIT, check_phases
 from jaxrobust.evaluation.certificates import certify_config
 from jaxrobust.evaluation.context import ModelContext, condition_of
 from jaxrobust.evaluation.job import Job, JobKind, RunOptions
+from jaxrobust.evaluation.measures import find_measure
 from jaxrobust.evaluation.sequence_job import SequenceRun
 from jaxrobust.evaluation.suites.entry import SuiteEntry, schedule_config, threat_config
 from jaxrobust.evaluation.suites.suite import Part
@@ -64,6 +65,8 @@ def make_job(
   classifier = context.choosing(judging)
   if entry.schedule.stages and (judging.accepted is not None or judging.outliers):
     raise InputError(f"{data.name} is judged by {judging.text}: it has a clean accuracy or confidence, but no attacks")
+  if entry.measures:
+    _check_measures(entry, classifier, kind, judging)
   if entry.targeted and kind.attacks and judging.choices is None:
     data = among(data, classifier.num_classes)
   if entry.oblivious:
@@ -118,6 +121,17 @@ def _check_oblivious(entry: SuiteEntry, classifier: Classifier) -> None:
     TransferSpec(entry)  # Says what it cannot make images with.
   elif entry.oblivious not in ways:
     raise InputError("the defense's own gradient is its adaptive view: only --oblivious=images ignores it")
+
+
+def _check_measures(entry: SuiteEntry, classifier: Classifier, kind: JobKind, judging: Judging) -> None:
+  """Refuses measures that nobody knows, and those of what has not one gradient or not one label."""
+  for name in entry.measures:
+    find_measure(name)
+  names = " and ".join(entry.measures)
+  if kind is SEQUENCE or judging.accepted is not None or judging.outliers:
+    raise InputError(f"{names} can be measured of images with one label each, not of sequences or outliers")
+  if classifier.randomized:
+    raise InputError(f"{names} cannot be measured of a randomized classifier: it is not one function")
 
 
 def _check_classes(data: DataSource, classes: int) -> None:

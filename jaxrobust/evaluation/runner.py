@@ -23,6 +23,7 @@ from jaxrobust.engine.snapshot import restore_snapshot, take_snapshot
 from jaxrobust.engine.workload import share_done
 from jaxrobust.evaluation.gallery import IMAGES, merge_galleries
 from jaxrobust.evaluation.job import Arrays, Job, JobRun
+from jaxrobust.evaluation.measures import missing_measures, with_measures
 from jaxrobust.evaluation.provenance import provenance
 from jaxrobust.evaluation.timing import merge_timings, timing_of
 from jaxrobust.evaluation.verdicts import find_issues, summarize
@@ -68,6 +69,12 @@ def find_stored(job: Job) -> Result | None:
   return None if stored is not None and job.entry.matrices and "confidence" not in stored.summary else stored
 
 
+def is_done(job: Job) -> bool:
+  """Tells whether all that is asked of a cell is on disk."""
+  stored = find_stored(job)
+  return stored is not None and not missing_measures(job, stored)
+
+
 def is_named(job: Job) -> bool:
   """Returns whether all that decides the verdicts can be told from its fingerprints."""
   source = job.config.get("transfer", {}).get("source_fingerprint", "")
@@ -83,12 +90,12 @@ def run_job(job: Job, progress: ProgressFn = silent) -> Result:
   Raises:
     StoppedError: the process was asked to end (SIGTERM); the verdicts so far are saved.
   """
-  stored = find_stored(job)
-  if stored is not None:
-    return stored
-  if job.kind.run is not None:
-    return job.kind.run(job, progress)
-  return run_together((job,), partial(job.kind.start, job), progress)[0]
+  found = find_stored(job)
+  if found is None and job.kind.run is not None:
+    found = job.kind.run(job, progress)
+  elif found is None:
+    found = run_together((job,), partial(job.kind.start, job), progress)[0]
+  return with_measures(job, found, progress)
 
 
 def run_together(jobs: Sequence[Job], start: Start, progress: ProgressFn = silent) -> list[Result]:

@@ -27,7 +27,8 @@ from jaxrobust.evaluation.conditions import under
 from jaxrobust.evaluation.context import ModelContext
 from jaxrobust.evaluation.job import Job, RunOptions, ShareSource
 from jaxrobust.evaluation.kinds import make_job
-from jaxrobust.evaluation.runner import find_stored, run_job
+from jaxrobust.evaluation.measures import with_measures
+from jaxrobust.evaluation.runner import is_done, run_job
 from jaxrobust.evaluation.suites.suite import Part, Suite
 from jaxrobust.results import Result
 
@@ -92,7 +93,8 @@ class SuiteJobs:
         progress(0.0)
         results[job.path] = run_job(job, progress)
         done += job.cost
-    return [results[job.path] if job.path in results else run_job(job) for job in self.jobs]
+    # A cell that another job has just computed may lack what only this one asks to be measured.
+    return [with_measures(job, results[job.path]) if job.path in results else run_job(job) for job in self.jobs]
 
 
 def _show_share(show: ProgressFn, title: str, before: float, part: float, done: float, text: str = "") -> None:
@@ -154,7 +156,7 @@ def find_jobs(
       missing[_place(part)] = str(error)
       continue
     jobs += [make_job(context, model, conditions[place], entry, out, options, part) for entry in part.entries]
-  stored = frozenset(job.path for job in jobs if find_stored(job) is not None)
+  stored = frozenset(job.path for job in jobs if is_done(job))
   made = SuiteJobs(suite, tuple(jobs), missing, stored)
   used = Counter(job.config["data_fingerprint"] for job in made.left)
   context.repeated = frozenset(name for name, times in used.items() if times > 1)

@@ -53,14 +53,12 @@ class Jacobian(NamedTuple):
 def jacobian(
   classifier: Classifier, images: Array, key: Array | None = None, num_projections: int | None = None
 ) -> Jacobian:
-  """Measures the Jacobian of each image of a batch.
-
-  Each pass is one jitted backward pass called from the host, the same program for all cells of `one_program`.
+  """Measures the Jacobian of each image of a batch, by the same program for all cells of `one_program`.
 
   Args:
     classifier: deterministic.
     images: (N, H, W, C).
-    key: draws the projections.
+    key: draws the projections, for each image those of its place.
     num_projections: how many; None computes the exact norm, with one pass per class.
 
   Returns:
@@ -70,20 +68,52 @@ def jacobian(
     raise InputError("the Jacobian of a randomized classifier is not one matrix")
   classes, images = classifier.num_classes, jnp.asarray(images)
   if num_projections is None:
-    rows = [jnp.broadcast_to(row, (len(images), classes)) for row in jnp.eye(classes)]
-    total = sum(np.asarray(_row_norms(classifier, images, row)) for row in rows)
-    return Jacobian(np.asarray(total), classes, True)
+    return Jacobian(np.asarray(_squared(classifier, images, all_rows(len(images), classes))), classes, True)
   if key is None or num_projections < 1:
     raise InputError("random projections need a key, and at least one of them")
-  total = np.zeros(len(images), np.float32)
-  for one in jax.random.split(key, num_projections):
-    draws = jax.random.normal(one, (len(images), classes))
-    total += np.asarray(_row_norms(classifier, images, draws / jnp.linalg.norm(draws, axis=1, keepdims=True)))
-  return Jacobian(classes * total / num_projections, num_projections, False)
+  keys = jax.vmap(jax.random.fold_in, (None, 0))(key, jnp.arange(len(images)))
+  directions = random_rows(keys, num_projections, classes)
+  return Jacobian(np.asarray(_squared(classifier, images, directions)), num_projections, False)
 
 
-@jax.jit
-def _row_norms(classifier: Classifier, images: Array, directions: Array) -> Array:
-  """|v^T J|² of each image for its own v; images do not mix in evaluation mode, so one backward pass serves all."""
-  gradient = jax.vjp(classifier, images)[1](directions)[0]
-  return jnp.sum(jnp.square(gradient.astype(jnp.float32)), axis=tuple(range(1, gradient.ndim)))
+def all_rows(count: int, classes: int) -> Array:
+  """Returns the (classes, count, classes) directions that give exact norms: every logit, for every image."""
+  return jnp.broadcast_to(jnp.eye(classes)[:, None], (classes, count, classes))
+
+
+def random_rows(keys: Array, num_projections: int, classes: int) -> Array:
+  """Draws (num_projections, N, classes) directions, each image's from its own of the N keys.
+
+  They are uniform on the sphere of radius sqrt(classes / num_projections): `squared_norms` along them is unbiased.
+
+  >>> rows = random_rows(jax.random.split(jax.random.key(0), 2), 4, 3)
+  >>> rows.shape, jnp.square(rows).sum(-1).round(4).tolist()[0]
+  ((4, 2, 3), [0.75, 0.75])
+  """
+  draws = jax.vmap(lambda key: jax.random.normal(key, (num_projections, classes)), out_axes=1)(keys)
+  return draws * jnp.sqrt(classes / num_projections) / jnp.linalg.norm(draws, axis=-1, keepdims=True)
+
+
+def squared_norms(classifier: Classifier, images: Array, directions: Array) -> Array:
+  """Computes Σ_k |v_k^T J|² of each image, with one forward pass and a backward one for each k.
+
+  Images do not mix in evaluation mode, so a backward pass of the batch gives each image its own row.
+
+  Args:
+    classifier: deterministic.
+    images: (N, H, W, C).
+    directions: (K, N, classes), of each image its own.
+
+  Returns:
+    (N,), float32.
+  """
+  pull_back = jax.vjp(classifier, images)[1]
+
+  def add(total: Array, rows: Array) -> tuple[Array, None]:
+    (gradient,) = pull_back(rows)
+    return total + jnp.sum(jnp.square(gradient.astype(jnp.float32)), axis=tuple(range(1, gradient.ndim))), None
+
+  return jax.lax.scan(add, jnp.zeros(len(images), jnp.float32), directions)[0]
+
+
+_squared = jax.jit(squared_norms)

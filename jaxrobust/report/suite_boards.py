@@ -19,7 +19,7 @@ from jaxrobust.results.metrics import MetricValue, SummaryFile
 
 _FIRST = ("accuracy", "clean accuracy", "clean", "ID accuracy", "ID robustness")
 AVERAGE, MEAN_RANK = "Avg.", "mean rank"
-# What is no share of examples, and what is neither good nor bad.
+# What is no share of examples, besides metrics with a unit, which are neither good nor bad and not ranked.
 _NO_SHARE = ("area", "frequency bias")
 _NO_RANK = ("frequency bias",)
 # Of suites whose papers average: arXiv:2302.14301, tables 4 and 5, over the ten data sets.
@@ -34,11 +34,13 @@ class MetricColumn:
     name: as the suite calls it.
     share: whether it is shown in per cent.
     n: the number of examples that most of its numbers are about; None where none says so.
+    unit: where it has one.
   """
 
   name: str
   share: bool
   n: int | None
+  unit: str = ""
 
   def shown(self, metric: MetricValue | None) -> str:
     """Formats a number for people; one that is not whole with the cells it was made from.
@@ -144,9 +146,9 @@ def _columns(group: Mapping[str, SummaryFile]) -> tuple[MetricColumn, ...]:
   found = []
   for name in names:
     sizes = Counter(metric.n for summary in group.values() if (metric := summary.metrics.get(name)) and metric.n)
-    found.append(
-      MetricColumn(name, not name.startswith(_NO_SHARE), max(sizes, key=lambda n: (sizes[n], n), default=None))
-    )
+    unit = next((summary.units[name] for summary in group.values() if name in summary.units), "")
+    share = not unit and not name.startswith(_NO_SHARE)
+    found.append(MetricColumn(name, share, max(sizes, key=lambda n: (sizes[n], n), default=None), unit))
   return tuple(found)
 
 
@@ -166,7 +168,7 @@ def _place(name: str) -> tuple[Any, ...]:
 
 
 def _ranks(column: MetricColumn, group: Mapping[str, SummaryFile]) -> dict[str, int]:
-  if column.name.startswith(_NO_RANK):
+  if column.unit or column.name.startswith(_NO_RANK):
     return {}
   metrics = {model: summary.metrics.get(column.name) for model, summary in group.items()}
   values = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from jaxrobust.core.errors import CorruptFileError, StorageError
@@ -95,6 +95,7 @@ class SummaryFile:
     cells: names of the cells that all of it was computed from.
     n, seed: of the run, where the file says so; else n is that of the first metric that has one.
     partial: whether the run left out parts of the suite.
+    units: of the metrics that are no shares of examples.
   """
 
   path: str
@@ -110,6 +111,7 @@ class SummaryFile:
   n: int | None = None
   seed: int | None = None
   partial: bool = False
+  units: Mapping[str, str] = field(default_factory=dict)
 
 
 def parse_summary(path: str, raw: bytes) -> SummaryFile:
@@ -123,17 +125,17 @@ def parse_summary(path: str, raw: bytes) -> SummaryFile:
     texts = (model, suite, document.get("data") or "", threat.get("norm") or "", threat.get("eps") or "")
     if not all(isinstance(text, str) for text in texts) or not model:
       raise TypeError("a name is not text")
-    tables, curves, cells = (document.get(name) or {} for name in ("tables", "curves", "cells"))
-    if not isinstance(tables, dict) or not isinstance(curves, dict) or not isinstance(cells, dict | list):
-      raise TypeError("tables or curves are no objects")
+    tables, curves, units, cells = (document.get(name) or {} for name in ("tables", "curves", "units", "cells"))
+    if not all(isinstance(part, dict) for part in (tables, curves, units)) or not isinstance(cells, dict | list):
+      raise TypeError("tables, curves or units are no objects")
   except (ValueError, KeyError, TypeError, AttributeError) as error:
     raise CorruptFileError(f"not a summary of metrics ({type(error).__name__}: {error})") from None
   known = {name: metric for name, metric in found.items() if metric is not None}
   n = _whole(document.get("n")) or next((metric.n for metric in known.values() if metric.n), None)
   names = tuple(map(str, cells))
-  return SummaryFile(
-    path, *texts, known, tables, curves, names, n, _whole(document.get("seed")), document.get("partial") is True
-  )
+  kinds = {name: str(unit) for name, unit in units.items()}
+  seed, partial = _whole(document.get("seed")), document.get("partial") is True
+  return SummaryFile(path, *texts, known, tables, curves, names, n, seed, partial, kinds)
 
 
 def read_summaries(folder: Folder, on_error: Callable[[str, str], object]) -> Iterator[SummaryFile]:

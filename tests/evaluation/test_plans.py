@@ -11,6 +11,7 @@ Sources of the numbers, by suite (section, table or appendix of the paper):
   oodrb       3: linf 4/255; unforeseen linf 8/255, l2 1, PPGD and LPA 0.5, StAdv 0.05, ReColor 0.06. B.1: 5,000 images.
   unforeseen  eight attacks at three distortions, by the authors' scripts (models.sh, *.conf, imagenet_config.py).
   nas-cell    3.2: FGSM at 11 budgets, PGD-40, APGD and Square at 7.
+  sensitivity no paper: ours, by the low-pass filters of ares-bench.
 """
 
 from __future__ import annotations

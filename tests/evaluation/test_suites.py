@@ -79,7 +79,7 @@ def test_nas_cell_asks_for_matrices_everywhere():
   assert all(entry.matrices for entry in entries) and len(entries) == 1 + 11 + 3 * 7 + 75
 
 
-@pytest.mark.parametrize("suite", ["oodrb", "robustart", "ares", "ares-bench", "nas-cell", "unforeseen"])
+@pytest.mark.parametrize("suite", ["oodrb", "robustart", "ares", "ares-bench", "nas-cell", "sensitivity", "unforeseen"])
 def test_small_forms_are_smaller_and_cells_have_one_name_each(suite):
   assert suite in SUITES
   small, whole = titles(f"{suite},small"), titles(suite)

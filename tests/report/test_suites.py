@@ -83,6 +83,16 @@ def test_ranks_and_averages_are_of_whole_numbers(root):
   assert board.ranks["accuracy"] == {"wide": 1, "at": 2} and board.mean_rank("plain") is None
 
 
+def test_a_metric_with_a_unit_is_no_share_and_has_no_ranks(root):
+  for model, (_, _, value) in MODELS.items():
+    norm = {"value": 30 * value, "low": 1.0, "high": 40.0, "n": 100}
+    write_summary(root, summary(model, value, **{"Jacobian norm": norm}) | {"units": {"Jacobian norm": "logits"}})
+  (board,) = boards(root)
+  column = next(column for column in board.columns if column.name == "Jacobian norm")
+  assert not column.share and board.ranks["Jacobian norm"] == {} and board.mean_rank("wide") == 1.0
+  assert column.shown(board.metric("plain", "Jacobian norm")) == "24"
+
+
 def test_an_average_lacks_models_that_lack_a_part(root):
   document = summary("short", 0.7)
   del document["metrics"]["imagenet-v2"]

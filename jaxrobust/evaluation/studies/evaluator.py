@@ -1,7 +1,7 @@
 """Evaluates the networks of a study alike.
 
-A study of a paper is judged by the paper's own suite, with the data sets, stored corruptions, budgets and numbers of
-examples that it has; each network gets its cells and the summary of their metrics. Any other study: a clean cell,
+A study of a paper is judged by the paper's own suites, with the data sets, stored corruptions, budgets and numbers of
+examples that they have; each network gets its cells and the summaries of their metrics. Any other study: a clean cell,
 PGD-20 and MM5, and a clean cell under each of the fifteen corruptions at each of five severities, whose mean is its
 corruption accuracy. Noisy images that several networks share are kept up to a gigabyte, and made again beyond that.
 """
@@ -35,7 +35,8 @@ class EvalSpec:
   """Says on which data and with which budget networks are evaluated; `n` 0 is all examples.
 
   Attributes:
-    suite: by which they are judged, with its own budgets and numbers of examples; empty for the set described above.
+    suite: by which they are judged, with its own budgets and numbers of examples, several joined by `+`; empty for the
+      set described above.
   """
 
   data: str = "digits32"
@@ -78,7 +79,8 @@ class StudyEvaluator:
     """Computes all cells of one network."""
     spec = self.spec
     if spec.suite:
-      self._by_suite(name, folder)
+      for suite in spec.suite.split("+"):
+        self._by_suite(suite, name, folder)
       return
     classifier = load_classifier(folder)
     attacks = [
@@ -90,12 +92,12 @@ class StudyEvaluator:
     for condition in spec.conditions:
       evaluate(classifier, self._under(condition), [clean_entry()], name=name, out=self.out, options=self.options)
 
-  def _by_suite(self, name: str, folder: str | Path) -> None:
+  def _by_suite(self, suite: str, name: str, folder: str | Path) -> None:
     spec = self.spec
     # Of the suites, only this one leaves the norm open.
-    norm = spec.norm if spec.suite.startswith("oodrb") else None
+    norm = spec.norm if suite.startswith("oodrb") else None
     report = evaluate(
-      folder, spec.data, spec.suite, norm=norm, n=spec.n or None, name=name, out=self.out, options=self.options
+      folder, spec.data, suite, norm=norm, n=spec.n or None, name=name, out=self.out, options=self.options
     )
     write_summary(self.out, report, summarize_suite(report))
 

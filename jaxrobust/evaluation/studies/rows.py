@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxrobust.core.condition import parse_corruption
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.files import atomic_write
 from jaxrobust.core.reading import read_json
@@ -41,20 +42,28 @@ def read_index(out: str | Path) -> dict[str, Any]:
   return read_json(path)
 
 
-def network_metrics(results: Sequence[Result], conditions: int) -> dict[str, float]:
-  """Returns the metrics of one network from its cells; what is not complete is left out."""
+def network_metrics(results: Sequence[Result], judging: Mapping[str, Any]) -> dict[str, float]:
+  """Returns the metrics of one network from its cells, of suites too; what is not complete is left out.
+
+  Args:
+    results: cells of one network, also under other attacks, budgets and conditions than those of the table.
+    judging: the fields of an `EvalSpec`.
+  """
+  threat = f"{judging['norm']}-{{}}@{judging['eps']}"
+  titles = {"none": "clean", threat.format("pgd-20"): "pgd-20", threat.format("mm5"): "mm5"}
+  wanted = {(name, severity) for name in judging["corruptions"] for severity in judging["severities"]}
   found: dict[str, float] = {}
-  noisy = []
-  for result in results:
-    accuracy = float(result.summary["robust_accuracy"])
-    if result.cell.condition != "clean":
-      noisy.append(accuracy)
-    elif result.cell.attack == "none":
-      found["clean"] = accuracy
-    else:
-      found["pgd-20" if "pgd-20" in result.cell.attack else "mm5"] = accuracy
-  if conditions and len(noisy) == conditions:
-    found["corruptions"] = float(np.mean(noisy))
+  noisy: dict[tuple[str, int], float] = {}
+  # A name may stand for data that calls itself otherwise.
+  for result in [one for one in results if one.cell.data == judging["data"]] or results:
+    cell, accuracy = result.cell, float(result.summary["robust_accuracy"])
+    corruption = parse_corruption(cell.condition)
+    if cell.condition == "clean" and cell.id in titles:
+      found[titles[cell.id]] = accuracy
+    elif cell.attack == "none" and corruption in wanted:
+      noisy[corruption] = accuracy
+  if wanted and len(noisy) == len(wanted):
+    found["corruptions"] = float(np.mean(list(noisy.values())))
   return found
 
 
@@ -84,7 +93,7 @@ def study_rows(out: str | Path, known: dict[str, dict[str, float]] | None = None
   """
   index, root = read_index(out), Path(out) / RESULTS_FOLDER
   spec = index["judging"]
-  conditions = len(spec["corruptions"]) * len(spec["severities"])
+  whole = len(METRICS) - (not spec["corruptions"] or not spec["severities"])
   known = {} if known is None else known
   groups: dict[str, dict[str, Any]] = {}
   for run in index["runs"]:
@@ -92,8 +101,8 @@ def study_rows(out: str | Path, known: dict[str, dict[str, float]] | None = None
       group = groups.setdefault(run["group"], {"group": run["group"], "against": run["against"], "runs": []})
       log = read_log(Path(out) / MODELS_FOLDER / run["name"] / "train.jsonl")
       seconds = sum(entry.get("seconds", 0.0) for entry in log)
-      metrics = known.get(run["name"]) or network_metrics(_cells_of(run["name"], root), conditions)
-      if len(metrics) == len(METRICS) - (not conditions):
+      metrics = known.get(run["name"]) or network_metrics(_cells_of(run["name"], root), spec)
+      if len(metrics) == whole:
         known[run["name"]] = metrics
       judged = suite_metrics(root / safe_name(run["name"])) if spec.get("suite") else {}
       if metrics or judged:

@@ -5,8 +5,8 @@ on 1,000 random validation images (section 4.2): FGSM, PGD-100 and AutoAttack at
 (Table D1), PGD from a random start in steps of 1/255 and 1.0 (appendix A). Curve: AutoAttack's minimum budget of each
 image by binary search (section 3.1.2). Frequency: the lowest cutoff at which an image is still right (Eq. 4).
 
-Known deviations: the low-pass mask is a square (the paper does not say), and cutoffs are tried on a grid of 2 (1 on
-small images) among the same 1,000 images. All networks see one preprocessing, as in the authors' `run_attack.py`.
+Known deviations: those of `suites.low_pass`, which filters the same 1,000 images. All networks see one preprocessing,
+as in the authors' `run_attack.py`.
 Black-box attacks by transfer need source networks: `jaxrobust transfer --suite=ares-bench`.
 """
 
@@ -19,9 +19,9 @@ import numpy as np
 from jaxrobust.attacks.cascade_budget import CascadeBudget
 from jaxrobust.attacks.registry import make_attack
 from jaxrobust.data.preprocessing import USUAL
-from jaxrobust.evaluation.metrics.curves import Curve, accuracy_vs_budget, area
-from jaxrobust.evaluation.metrics.stability import frequency_bias, low_pass_curve
+from jaxrobust.evaluation.metrics.curves import accuracy_vs_budget, area
 from jaxrobust.evaluation.suites.entry import SuiteEntry, attack_entry, clean_entry, entry_of
+from jaxrobust.evaluation.suites.low_pass import BIAS, UNIT, bias_of, low_pass_curves, low_pass_parts
 from jaxrobust.evaluation.suites.report import Report, SuiteCell
 from jaxrobust.evaluation.suites.shifted_datasets import ARES_BENCH, corrupted, naturals
 from jaxrobust.evaluation.suites.suite import SUITES, Part, Setting, Suite, Summary, attack_set
@@ -33,13 +33,6 @@ N = 1_000
 # Curves are drawn to twice the budget of the tables (figure 4); to 16/255 and 2.
 CURVE = {"linf": np.arange(33) / 2 / 255, "l2": np.arange(33) / 16}
 SMALL = {"num_steps": 4, "queries": 20}
-
-
-def cutoffs(setting: Setting) -> tuple[int, ...]:
-  """Returns the cutoff frequencies that are tried, in cycles per image."""
-  side = setting.pixels or 224
-  step = (2 if side >= 96 else 1) * (4 if setting.small else 1)
-  return tuple(range(step, side // 2 + 1, step))
 
 
 def _table(norm: str, small: bool = False) -> list[SuiteEntry]:
@@ -83,8 +76,7 @@ def ares_bench(setting: Setting) -> Suite:
     *corrupted(setting, clean),
     *(Part(setting.data, "none", tuple(_table(norm, setting.small)), f"adversarial-{norm}", N) for norm in norms),
     Part(setting.data, "none", (_search(setting.small),), "curve", N),
-    Part(setting.data, "none", clean, "unfiltered", N),
-    *(Part(setting.data, f"cutoff-{cutoff}", clean, "filter", N) for cutoff in cutoffs(setting)),
+    *low_pass_parts(setting, N),
   )
   notes = ("ImageNet-A, -R, -V and ObjectNet are judged among their own classes; by oodrb among all 1,000",)
   instead, fixes = "ares-bench-attacks", ("norm", "eps")
@@ -105,10 +97,10 @@ def _metrics(report: Report) -> Summary:
   metrics["Avg."] = _average(report, metrics)
   for _, found in report.groups("adversarial-"):
     metrics |= {cell.entry.title: cell.accuracy.plain() for cell in found}
-  curves = _curve(report.one("curve", True)) | _frequency(report)
+  curves = _curve(report.one("curve", True)) | low_pass_curves(report)
   if "low-pass" in curves:
-    metrics["frequency bias"] = report.counted(curves["low-pass"]["frequency bias"], "filter")
-  return {"metrics": metrics, "tables": tables, "curves": curves, "units": {"frequency bias": "cycles per image"}}
+    metrics[BIAS] = bias_of(report, curves)
+  return {"metrics": metrics, "tables": tables, "curves": curves, "units": {BIAS: UNIT}}
 
 
 def _average(report: Report, metrics: Summary) -> Any:
@@ -130,15 +122,3 @@ def _curve(cell: SuiteCell | None) -> Summary:
   examples = cell.result.examples
   curve = accuracy_vs_budget(examples["distance"], examples["correct"], CURVE["linf"])
   return {"AutoAttack": {"unit": "linf", "area": area(curve), **curve.plain()}}
-
-
-def _frequency(report: Report) -> Summary:
-  """Returns accuracy over the cutoff of a low-pass filter, relative to the clean accuracy, and the frequency bias."""
-  clean, filtered = report.one("unfiltered", False), report.group("filter", False)
-  if clean is None or not filtered or not clean.result.examples["correct"].any():
-    return {}
-  by_cutoff = {int(cell.part.condition.split("-")[1]): cell.result.examples["correct"] for cell in filtered}
-  radii = np.array(sorted(by_cutoff))
-  flags, right = np.stack([by_cutoff[radius] for radius in radii]), clean.result.examples["correct"]
-  curve = Curve(radii, low_pass_curve(flags, right))
-  return {"low-pass": {"unit": "cutoff", "frequency bias": frequency_bias(radii, flags, right), **curve.plain()}}

@@ -33,6 +33,7 @@ class SuiteEntry:
     oblivious: of a defended classifier, what the attack is made with as if there were no defense: `gradient` for the
       naive one through the defense, `images` for images made on the classifier inside; empty for an adaptive attack.
     source: the name of another classifier, against which the images are made that this one is shown; empty for none.
+    measures: of each image before any attack, by name (`evaluation.measures`); arrays of the cell besides its verdicts.
   """
 
   schedule: Schedule
@@ -44,6 +45,7 @@ class SuiteEntry:
   strengths: tuple[Budget, ...] = ()
   oblivious: str = ""
   source: str = ""
+  measures: tuple[str, ...] = ()
 
   @property
   def title(self) -> str:

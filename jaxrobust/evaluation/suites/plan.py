@@ -81,7 +81,7 @@ def _judged(part: Part) -> str:
 def _attack(entry: SuiteEntry) -> Iterator[str]:
   """Says what an entry runs: its title, and the steps of each of its stages."""
   if entry.attack == "none":
-    yield "clean accuracy"
+    yield ", ".join(("clean accuracy", *entry.measures))
     return
   stages = entry.schedule.stages
   # A search's scout is no attack of its own.

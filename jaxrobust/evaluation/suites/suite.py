@@ -28,7 +28,7 @@ from jaxrobust.evaluation.suites.entry import SuiteEntry, oblivious
 if TYPE_CHECKING:
   from jaxrobust.evaluation.suites.report import Report
 
-_FILES = ("basic", "ares", "ares_bench", "ares_defenses", "nas_cell", "oodrb", "robustart", "unforeseen")
+_FILES = ("basic", "ares", "ares_bench", "ares_defenses", "nas_cell", "oodrb", "robustart", "sensitivity", "unforeseen")
 OPTIONS = ("small", "generated", "scaled")
 # The usual budgets of CIFAR-10 (RobustBench; AutoAttack's for l1), where neither a suite nor a user says another.
 USUAL_EPS = {"linf": Budget("8/255"), "l2": Budget("0.5"), "l1": Budget("12")}
