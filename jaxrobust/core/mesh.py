@@ -73,6 +73,7 @@ def map_rows(
 
   Args:
     program: (a batch of each column, *shared) -> a batch of results; pure, and the same object for the same program.
+    shared: what all rows see: pytrees of arrays or numbers.
     limit: the number of devices to use at the most.
 
   Example:
@@ -83,6 +84,9 @@ def map_rows(
   devices = jax.local_devices()[: limit if count > rows else 1]
   mesh, step = make_mesh(devices), rows * len(devices)
   run = _mapped(program, len(columns), len(shared), mesh)
+  if len(devices) > 1:  # Weights that were loaded onto one device are wanted on all.
+    copied = lambda leaf: jax.device_put(leaf, replicated(mesh)) if isinstance(leaf, jax.Array) else leaf
+    shared = jax.tree.map(copied, shared)
   parts = []
   for start in range(0, count, step):
     padded = np.resize(np.arange(start, min(start + step, count)), step)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
@@ -94,15 +99,33 @@ def test_processes_that_share_a_cell_measure_the_same(classifier, tmp_path):
   np.testing.assert_array_equal(measured(tmp_path / "one")["jacobian-4"], measured(tmp_path / "two")["jacobian-4"])
 
 
+def projections(rows=slice(None), **options):
+  """Of digits, by a classifier as loading leaves it: on one device, where images go to all of them."""
+  classifier = jax.device_put(digits_classifier(), jax.devices()[0])
+  ids = np.arange(40)[rows]
+  return measure_images("jacobian-4", classifier, *load_data("digits32").take(ids), ids, **options)
+
+
 def test_projections_belong_to_the_example_and_are_right_on_average(classifier):
-  images, labels = load_data("digits32").take(np.arange(40))
-  ids = np.arange(40)
-  found = measure_images("jacobian-4", classifier, images, labels, ids)
-  some = ids[::-7]
-  np.testing.assert_array_equal(measure_images("jacobian-4", classifier, images[some], labels[some], some), found[some])
+  found = projections()
+  np.testing.assert_array_equal(projections(slice(None, None, -7)), found[::-7])
   assert len(set(found.tolist())) == 40, "each has projections of its own"
   assert np.mean(found**2) == pytest.approx(by_hand(classifier)[0] ** 2, rel=0.15)
-  assert not np.array_equal(found, measure_images("jacobian-4", classifier, images, labels, ids, seed=1))
+  assert not np.array_equal(found, projections(seed=1))
+
+
+def test_three_devices_measure_the_same_as_one():
+  here = "from tests.evaluation.test_measures import jax, projections"
+  done = subprocess.run(
+    [sys.executable, "-c", f"{here}; print(jax.device_count(), projections().tobytes().hex())"],
+    cwd=Path(__file__).parents[2],
+    env={**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=3"},
+    capture_output=True,
+    text=True,
+    timeout=300,
+    check=False,
+  )
+  assert done.stdout.split() == ["3", projections().tobytes().hex()], done.stderr[-2000:]
 
 
 def test_what_cannot_be_measured_is_refused(classifier, tmp_path):
