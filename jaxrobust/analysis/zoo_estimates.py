@@ -23,7 +23,7 @@ from jaxrobust.results import Result
 # "OOD = ID", which needs nothing, and what beats it or not.
 NAIVE = "id"
 ESTIMATES = (NAIVE, *METHODS, *ESTIMATORS)
-_SHIFTS = ("R_c", "R_n")
+_SHIFTS = ("R_c", "R_n", "more")
 
 
 class ShiftEstimate(NamedTuple):

@@ -1,7 +1,8 @@
 """Metrics of suites as columns of a zoo: frequency bias, Jacobian norms, areas under curves, whatever a summary holds.
 
 `jaxrobust evaluate` leaves a `SUITE….summary.json` beside the cells of a model. Each of its metrics becomes a column
-`SUITE: METRIC`, to be correlated with any other; one that is not whole says so, `oodrb: OOD_t [2 of 6]`.
+`SUITE: METRIC`, to be correlated with any other; one that is not whole says so, `oodrb: OOD_t [2 of 6]`. What the zoo
+has already is not added twice.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def add_metrics(zoo: Zoo, root: str | os.PathLike) -> Zoo:
 
 
 def add_summaries(zoo: Zoo, summaries: Iterable[SummaryFile]) -> Zoo:
-  """Adds the metrics of summaries that have been read."""
+  """Adds the metrics of summaries that have been read, but those that the zoo has computed from the same cells."""
   places = {model: row for row, model in enumerate(zoo.models)}
   columns: dict[str, np.ndarray] = {}
   for summary in summaries:
@@ -43,4 +44,10 @@ def add_summaries(zoo: Zoo, summaries: Iterable[SummaryFile]) -> Zoo:
         part = f" [{metric.cells} of {metric.whole}]" if metric.partial else ""
         values = columns.setdefault(f"{summary.suite}{METRIC}{name}{part}", np.full(len(zoo), np.nan))
         values[places[summary.model]] = metric.value
-  return replace(zoo, columns={**zoo.columns, **columns})
+  added = {name: values for name, values in columns.items() if not _is_there(zoo, values)}
+  return replace(zoo, columns={**zoo.columns, **added})
+
+
+def _is_there(zoo: Zoo, shares: np.ndarray) -> bool:
+  """Tells whether a metric is a column of the zoo already, in per cent: a suite's own means of the same cells are."""
+  return any(np.allclose(100 * shares, values, rtol=1e-9, atol=1e-9, equal_nan=True) for values in zoo.columns.values())

@@ -13,6 +13,7 @@ from jaxrobust.analysis.zoo import ACCURACY, ID, ROBUSTNESS
 from jaxrobust.core.condition import parse_corruption
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.registry import unknown_name
+from jaxrobust.noises.tables import BENCHMARK
 from jaxrobust.results import Cell, Result
 from jaxrobust.results.exchange.leaderboard import DATASET_SHIFT, THREAT_SHIFT, UNFORESEEN
 from jaxrobust.results.exchange.oodrobustbench import base_of
@@ -25,7 +26,10 @@ GROUP_MEANS = {DATASET_SHIFT: "OOD_d", THREAT_SHIFT: "OOD_t"}
 
 
 class Measured(NamedTuple):
-  """Is what one cell adds to a zoo: group (`id`, R_c, R_n, OOD_t), the name of the shift, and which condition of it."""
+  """Is what one cell adds to a zoo: its group, the name of the shift, and which condition of it.
+
+  Groups are `id`, R_c, R_n, OOD_t, and `more` for corruptions beyond the fifteen that R_c averages.
+  """
 
   group: str
   shift: str
@@ -120,7 +124,8 @@ def measured(cell: Cell, base: str, threat: str, within: str | None = None) -> M
   seen = kind == ACCURACY or cell.id == threat
   if corruption is not None and (stored or cell.data == base):
     name, severity = corruption
-    return Measured("R_c", name, f"{name}-{severity}", kind) if seen else None
+    group = "R_c" if name in BENCHMARK else "more"
+    return Measured(group, name, f"{name}-{severity}", kind) if seen else None
   if cell.condition in GROUP_MEANS and cell.data == base:
     mean = GROUP_MEANS[cell.condition]
     return Measured(mean, mean, mean, kind) if seen or cell.attack == UNFORESEEN else None

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import jax
 import numpy as np
 
+from jaxrobust.core.condition import FILTERS
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.mesh import map_rows
 from jaxrobust.data.source import DataSource, SequenceSource, SourceView
@@ -111,7 +112,7 @@ def under(source: DataSource, condition: str, seed: int = 0) -> DataSource:
     raise InputError(f"{source.name} holds perturbation sequences already; it has no condition {condition!r}")
   side = min(source.take(np.zeros(1, int))[0].shape[1:3])
   kind, _, rest = condition.partition("-")
-  if kind in ("lowpass", "cutoff"):
+  if kind in FILTERS:
     return NoisySource(source, _low_pass(kind, rest, side), seed)
   if kind == "sequence":
     return sequence_source(source, rest, side, seed)

@@ -1,4 +1,4 @@
-"""Plots of a zoo: trends with their lines and limits, degradation as boxes, ranks, correlations as a heat map."""
+"""Plots of a zoo: trends with their lines and limits, degradation as boxes, correlations as a heat map."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from jaxrobust.analysis.correlations import Correlations, correlation_matrix
 from jaxrobust.analysis.degradation import box, catastrophic
-from jaxrobust.analysis.ranking import kendall, kendall_interval
+from jaxrobust.analysis.ranking import kendall, kendall_interval, standings
 from jaxrobust.analysis.trends import MEANS, Trend, column_pairs, drops, fit_trends, rank_columns
 from jaxrobust.analysis.zoo import ACCURACY, ID, ROBUSTNESS, Zoo
 from jaxrobust.analysis.zoo_cells import cells_zoos
@@ -174,7 +174,13 @@ def _document(report: ZooReport, order: Mapping[str, int]) -> dict[str, Any]:
       }
       for name, values in sorted(lost.items(), key=lambda item: -box(item[1]).median)
     ],
-    "ranks": {"x": x_name, "y": y_name, "tau": _one(kendall(x, y)), "interval": _plain(kendall_interval(x, y, DRAWS))},
+    "ranks": {
+      "x": x_name,
+      "y": y_name,
+      "tau": _one(kendall(x, y)),
+      "interval": _plain(kendall_interval(x, y, DRAWS)),
+      "of": _ranks(zoo, x, y),
+    },
     "correlations": None
     if found is None
     else {
@@ -183,6 +189,12 @@ def _document(report: ZooReport, order: Mapping[str, int]) -> dict[str, Any]:
       "n": found.n.tolist(),
     },
   }
+
+
+def _ranks(zoo: Zoo, x: np.ndarray, y: np.ndarray) -> list[list[int] | None]:
+  """Returns the ranks of each model by ID and by OOD performance; None for those that lack one of them."""
+  found = {standing.model: [standing.id_rank, standing.ood_rank] for standing in standings(zoo.models, x, y)}
+  return [found.get(model) for model in zoo.models]
 
 
 def _trend(trend: Trend) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from jaxrobust.results.rows import COLUMNS, error_row, make_row
 INDEX_FILE = ".index.parquet"
 PORTION = 2048
 # Rows made by another version of this file are not reused.
-_VERSION = f"2.{SCHEMA}"
+_VERSION = f"3.{SCHEMA}"
 
 
 def build_index(root: str | os.PathLike) -> Any:

@@ -13,6 +13,7 @@ from jaxrobust.analysis.zoo import make_zoo, read_csv, read_frame
 from jaxrobust.analysis.zoo_cells import cells_zoo, read_cells
 from jaxrobust.analysis.zoo_metrics import add_metrics
 from jaxrobust.core.errors import InputError, StorageError, UnknownNameError
+from jaxrobust.noises.tables import BENCHMARK
 from jaxrobust.results import Cell, Result, save_result
 
 CSV = "\ufeffmodel,technique,ID clean acc.,ID robust acc.,OOD-D robust acc.,note\n" + "".join(
@@ -210,8 +211,9 @@ def test_a_model_without_a_condition_of_an_average_has_no_average():
 def test_whole_averages_are_those_of_the_paper():
   mm5 = {"attack": "linf-mm5", "eps": "8/255"}
   results = [cell("a", 0.5, **mm5)]
-  names = [f"c{at}" for at in range(15)]
-  results += [cell("a", 0.3, condition=f"{name}-{s}-t32", **mm5) for name in names for s in range(1, 6)]
+  results += [cell("a", 0.3, condition=f"{name}-{s}-t32", **mm5) for name in BENCHMARK for s in range(1, 6)]
+  # Neither a corruption beyond the fifteen nor a filter is part of the average.
+  results += [cell("a", 0.9, condition=condition, **mm5) for condition in ("spatter-5-t32", "cutoff-8", "lowpass-3")]
   results += [cell("a", 0.2, data=f"cifar10-{at}", **mm5) for at in "abde"]
   threats = [
     ("linf-mm5", "12/255"),
@@ -224,6 +226,8 @@ def test_whole_averages_are_those_of_the_paper():
     name: round(float(zoo.column(f"{name} robustness")[0]), 6) for name in ("R_c", "R_n", "OOD_d", "OOD_t", "OOD")
   }
   assert found == {"R_c": 30, "R_n": 20, "OOD_d": 25, "OOD_t": 10, "OOD": 17.5}
+  assert zoo.column("spatter robustness") == 90
+  assert not [name for name in zoo.columns if name.startswith(("cutoff", "lowpass"))]
 
 
 def test_cells_that_leave_a_choice_ask_for_it():
@@ -265,5 +269,11 @@ def test_a_results_folder_with_summaries_and_different_sizes(tmp_path):
   assert zoo.column("ares-bench: frequency bias")[0] == 0.3 and np.isnan(zoo.column("ares-bench: accuracy")[1])
   # A suite's metric is no shift, whatever it is called.
   assert zoo.column("ares-bench: ID accuracy")[0] == 0.9 and not any(": " in name for name in zoo.shifts("accuracy"))
+  # Nor is what the cells have said already added again.
+  for at, model in enumerate("abc"):
+    document = {"suite": "oodrb", "model": model, "metrics": {"ID accuracy": 0.9, "norm": at}}
+    (tmp_path / model / "oodrb.summary.json").write_text(json.dumps(document))
+  again = add_metrics(read_cells(tmp_path), tmp_path)
+  assert "oodrb: ID accuracy" not in again.columns and again.column("oodrb: norm").tolist() == [0, 1, 2]
   notes = "\n".join(zoo.notes)
   assert "bad.n1.seed0.json" in notes and "id: cells of 100, 500 examples" in notes and "not a summary" in notes

@@ -36,6 +36,8 @@ def test_lines_of_ones_own_cells(tmp_path):
   assert (line["slope"], line["intercept"]) == (pytest.approx(slope, abs=1e-5), pytest.approx(intercept, abs=1e-4))
   assert line["residuals"] == pytest.approx(y - (slope * x + intercept), abs=1e-4)
   assert int(np.argmax(line["residuals"])) == 3
+  places = lambda values: [1 + int((values > value).sum()) for value in values]
+  assert zoo["ranks"]["of"] == [list(pair) for pair in zip(places(x), places(y), strict=True)]
   # An average of 1 of the 75 corruptions says so.
   assert "R_c[1 of 75] accuracy" in zoo["columns"] and "OOD_d accuracy" not in zoo["columns"]
   board = (tmp_path / "site" / "trends" / zoo["file"] / "board.csv").read_text()

@@ -6,6 +6,8 @@
   const ends = (pair, digits) => (pair && pair[0] !== null ? ` [${points(pair[0], digits)}, ${points(pair[1], digits)}]` : "");
   const signed = (value) => (value === null ? "–" : `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(2)}`);
 
+  const moved = ([first, then]) => (first === then ? "=" : `${then < first ? "+" : "−"}${Math.abs(first - then)}`);
+
   function scatter(zoo, trend, near) {
     const xs = zoo.columns[trend.x], ys = zoo.columns[trend.y], largest = Math.max(10, ...[...xs, ...ys].filter((v) => v !== null));
     // Near: from 0 to the next multiple of 5 that is divided into five.
@@ -28,11 +30,12 @@
   function board(zoo) {
     const lines = zoo.lines.map((at) => zoo.trends[at]), body = h("div");
     const columns = [...zoo.board.map((name) => ({ name, title: name, values: zoo.columns[name], show: (v) => points(v) })),
+      { name: "ID rank", title: `Rank by ${zoo.ranks.x}, and how many places are won or lost by ${zoo.ranks.y}`, values: zoo.ranks.of.map((pair) => (pair ? -pair[0] : null)), show: (v, row) => (v === null ? "–" : `${-v} (${moved(zoo.ranks.of[row])})`) },
       ...lines.map((trend) => ({ name: `above the line, ${trend.y}`, title: `Points above the line from ${trend.x} to ${trend.y}: effective robustness`, values: trend.residuals, show: (v) => (v === null ? "–" : signed(v)) }))];
     const draw = (sort) => {
       const value = (row) => columns[sort]?.values[row] ?? null;
       const order = sort === null ? zoo.order : zoo.names.map((_, k) => k).sort((a, b) => (value(a) === null) - (value(b) === null) || value(b) - value(a));
-      const rows = order.map((row, place) => h("tr", {}, h("td", { class: "rank" }, String(place + 1)), h("th", { scope: "row", class: "name" }, modelLink(zoo.models[row], zoo.names[row]), modelArch(zoo.models[row]) ? h("div", { class: "meta clamp" }, modelArch(zoo.models[row])) : null), columns.map((column) => h("td", { class: column.values[row] === null ? "none" : null }, column.show(column.values[row])))));
+      const rows = order.map((row, place) => h("tr", {}, h("td", { class: "rank" }, String(place + 1)), h("th", { scope: "row", class: "name" }, modelLink(zoo.models[row], zoo.names[row]), modelArch(zoo.models[row]) ? h("div", { class: "meta clamp" }, modelArch(zoo.models[row])) : null), columns.map((column) => h("td", { class: column.values[row] === null ? "none" : null }, column.show(column.values[row], row)))));
       const heads = columns.map((column, at) => h("th", { scope: "col", title: column.title, "aria-sort": sort === at ? "descending" : null }, h("button", { type: "button", onclick: () => draw(at) }, column.name)));
       body.replaceChildren(table(`${many(zoo.names.length, "model")}, best OOD performance first. Kendall's τ of ${zoo.ranks.x} and ${zoo.ranks.y}: ${points(zoo.ranks.tau, 3)}${ends(zoo.ranks.interval, 3)}`, [h("td", { class: "rank" }, h("span", { class: "hidden" }, "Place")), h("th", { scope: "col", class: "name" }, "Model"), heads], rows, "board ood"));
     };
