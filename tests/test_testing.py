@@ -98,7 +98,19 @@ class Branching(GUIDE.SignDescent):
     return state[0]
 
 
+@dataclasses.dataclass(frozen=True)
+class TwoGradients(GUIDE.SignDescent):
+  """Takes a gradient for every term of its loss, from one query."""
+
+  def step(self, model, problem, image):
+    logits, back = jax.vjp(model, image)
+    rows = jax.vmap(lambda row: back(row)[0])(jnp.eye(testing.CLASSES)[:2])
+    state, probe = super().step(lambda x: logits, problem, image)
+    return state + 0.0 * rows.sum(), probe
+
+
 def test_queries_are_compared_with_the_evaluations_made():
+  fails(TwoGradients(), r"no more gradients than its cost: 2 taken, Cost\(backward=1\)")
   fails(Miscounted(), "reports the queries it makes: 11 reported, 21 made")
   fails(Underpriced(), "no more queries than its cost: 21 made")
   fails(Branching(honest=False), "reports the queries it makes: 1 reported, 2 made")

@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrobust.attacks import norms
-from jaxrobust.attacks.losses import at
+from jaxrobust.core.largest import value_at
 from jaxrobust.core.types import Array, LogitsFn, Probe, Problem
 
 DUAL = {"linf": "l1", "l2": "l2", "l1": "linf"}
@@ -63,7 +63,7 @@ def boundaries(model: LogitsFn, image: Array, choose: Callable[[Array], Pairs]) 
   difference = (above[:, None] == classes).astype(logits.dtype) - (below[:, None] == classes)
   # Flat vectors: XLA:CPU sums over a last axis of three channels ten times slower.
   normal = jax.vmap(lambda row: pullback(row)[0].ravel())(difference)
-  gap = jax.vmap(lambda a, b: at(logits, a) - at(logits, b))(above, below)
+  gap = jax.vmap(lambda a, b: value_at(logits, a) - value_at(logits, b))(above, below)
   finite = jnp.isfinite(normal)
   probe = Probe(image, logits, queries=1, nan=~jnp.all(finite), flat=jnp.all(normal == 0.0))
   return Boundaries(jnp.where(jnp.isfinite(gap), gap, 0.0), jnp.where(finite, normal, 0.0), probe)

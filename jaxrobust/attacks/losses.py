@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrobust.core.errors import InputError
+from jaxrobust.core.largest import largest, value_at
 from jaxrobust.core.registry import Registry
 from jaxrobust.core.types import Array, Problem
 
@@ -56,7 +57,8 @@ def check_loss(name: str, num_classes: int, has_target: bool) -> None:
   if has_target and spec.target == "ignored":
     raise InputError(f"loss {name!r} cannot steer to a target; use 'ce', 'cw' or 'dlr-t'")
   if not has_target and spec.target == "required":
-    raise InputError(f"loss {name!r} needs a target class")
+    remedy = "pass targets, or run it toward several classes in turn: autoattack does, and a cascade `apgd-t,targets=9`"
+    raise InputError(f"loss {name!r} needs a target class: {remedy}")
 
 
 def bind(name: str | Callable[[Array], Array], problem: Problem) -> Callable[[Array], Array]:
@@ -73,14 +75,9 @@ def bind(name: str | Callable[[Array], Array], problem: Problem) -> Callable[[Ar
   return loss
 
 
-def at(logits: Array, index: Array) -> Array:
-  """logits[index] as a masked sum, whose gradient is no scatter."""
-  return jnp.sum(jnp.where(jnp.arange(logits.shape[-1]) == index, logits, 0.0))
-
-
 def best_other(logits: Array, index: Array) -> Array:
   """The largest logit but for `index`."""
-  return jnp.max(jnp.where(jnp.arange(logits.shape[-1]) == index, -jnp.inf, logits))
+  return largest(jnp.where(jnp.arange(logits.shape[-1]) == index, -jnp.inf, logits))
 
 
 @_loss("ce", 2, "optional")
@@ -93,8 +90,8 @@ def cross_entropy(logits: Array, label: Array, target: Array) -> Array:
   """
   # -log softmax_y = softplus(logsumexp of the others - z_y). Written so, its gradient has no 1 - softmax_y, which
   # cancels in float32 from margins of about 16 on and would look like gradient masking.
-  away = jax.nn.softplus(_others(logits, label) - at(logits, label))
-  toward = -jax.nn.softplus(_others(logits, target) - at(logits, target))
+  away = jax.nn.softplus(_others(logits, label) - value_at(logits, label))
+  toward = -jax.nn.softplus(_others(logits, target) - value_at(logits, target))
   return jnp.where(target >= 0, toward, away)
 
 
@@ -106,15 +103,17 @@ def _others(logits: Array, index: Array) -> Array:
 @_loss("margin", 2, "optional")
 def margin(logits: Array, label: Array, target: Array) -> Array:
   """max_{j≠y} z_j - z_y, or z_t - max_{j≠t} z_j with a target: positive on success."""
-  away = best_other(logits, label) - at(logits, label)
-  toward = at(logits, target) - best_other(logits, target)
+  away = best_other(logits, label) - value_at(logits, label)
+  toward = value_at(logits, target) - best_other(logits, target)
   return jnp.where(target >= 0, toward, away)
 
 
 @_loss("cw", 2, "optional")
 def carlini_wagner(logits: Array, label: Array, target: Array, confidence: float = 0.0) -> Array:
   """The margin, but no more than `confidence`: f6 of Carlini and Wagner 2017 (arXiv:1608.04644), negated."""
-  return jnp.minimum(margin(logits, label, target), confidence)
+  # Not jnp.minimum, whose gradient asks which of both the smaller one equals; see `largest`.
+  gain = margin(logits, label, target)
+  return jnp.where(gain <= confidence, gain, confidence)
 
 
 @_loss("margin-1", 2, "optional")
@@ -132,14 +131,14 @@ def dlr(logits: Array, label: Array, target: Array) -> Array:
   """
   del target
   top = jax.lax.top_k(logits, 3)[0]
-  return (best_other(logits, label) - at(logits, label)) / (top[0] - top[2] + 1e-12)
+  return (best_other(logits, label) - value_at(logits, label)) / (top[0] - top[2] + 1e-12)
 
 
 @_loss("dlr-t", 4, "required")
 def targeted_dlr(logits: Array, label: Array, target: Array) -> Array:
   """-(z_y - z_t) / (z_(1) - (z_(3) + z_(4)) / 2), the targeted form of the same paper."""
   top = jax.lax.top_k(logits, 4)[0]
-  return (at(logits, target) - at(logits, label)) / (top[0] - 0.5 * (top[2] + top[3]) + 1e-12)
+  return (value_at(logits, target) - value_at(logits, label)) / (top[0] - 0.5 * (top[2] + top[3]) + 1e-12)
 
 
 @_loss("mm", 2, "required")
@@ -149,7 +148,7 @@ def minimum_margin(logits: Array, label: Array, target: Array) -> Array:
   >>> float(minimum_margin(jnp.array([3.0, 1.0, 0.0]), 0, 2))
   -3.0
   """
-  return at(logits, target) - at(logits, label)
+  return value_at(logits, target) - value_at(logits, label)
 
 
 batched = functools.partial(jax.vmap, in_axes=(0, 0, 0))

@@ -30,8 +30,8 @@ def norm_distance(norm: str, delta: Array) -> Array:
     return jnp.max(jnp.abs(delta))
   if norm == "l1":
     return ordered_sum(jnp.abs(delta))
-  # Scaling first keeps 1e-30 and 1e30 alike from under- or overflowing when squared.
-  scale = jnp.max(jnp.abs(delta))
+  # Scaling first keeps 1e-30 and 1e30 alike from under- or overflowing when squared; it does not change the gradient.
+  scale = jax.lax.stop_gradient(jnp.max(jnp.abs(delta)))
   safe = jnp.where(scale > 0, scale, 1.0)
   return scale * jnp.sqrt(ordered_sum(jnp.square(delta / safe)))
 

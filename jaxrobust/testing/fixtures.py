@@ -78,16 +78,28 @@ class Recorder:
   Attributes:
     classifier: answers as the fixture does, whatever the key.
     keys: words of the keys of all evaluations since they were last cleared.
+    backward: how many gradients were taken through them since.
   """
 
   def __init__(self) -> None:
     base = fixture()
     self.keys: list[tuple[int, ...]] = []
+    self.backward = 0
+
+    @jax.custom_vjp
+    def noted(logits: Array) -> Array:
+      return logits
+
+    def back(_: None, cotangent: Array) -> tuple[Array]:
+      jax.debug.callback(self._note_backward, cotangent[0, 0])
+      return (cotangent,)
+
+    noted.defvjp(lambda logits: (logits, None), back)
 
     def logits(variables: dict[str, Array], images: Array, key: Array) -> Array:
       # With a pixel, so that images which share a key inside `vmap` are noted one by one.
       jax.debug.callback(self._note, jax.random.key_data(key), images[0, 0, 0, 0])
-      return _network(variables, images)
+      return noted(_network(variables, images))
 
     self.classifier = Classifier.from_function(
       logits, CLASSES, variables=base.variables, randomized=True, features=_hidden
@@ -96,3 +108,7 @@ class Recorder:
   def _note(self, words: Array, pixel: Array) -> None:
     del pixel
     self.keys.append(tuple(np.asarray(words).tolist()))
+
+  def _note_backward(self, part: Array) -> None:
+    del part
+    self.backward += 1

@@ -125,12 +125,15 @@ def check_queries(attack: Attack, problems: Problem) -> None:
   state = jax.jit(bind_threat(attack, recorder.classifier).init)(problem)
   for number in range(min(contract.num_steps, CHECKED_STEPS)):
     recorder.keys.clear()
+    recorder.backward = 0
     state, *counts = step(number, problem, state)
     reported, own, done = (int(part) for part in counts)
     jax.effects_barrier()
     made, most = len(recorder.keys), contract.cost.forward
     claim(reported == made, f"a step reports the queries it makes: {reported} reported, {made} made")
     claim(made <= most, f"a step makes no more queries than its cost: {made} made, Cost(forward={most})")
+    gradients, most = recorder.backward, contract.cost.backward
+    claim(gradients <= most, f"a step takes no more gradients than its cost: {gradients} taken, Cost(backward={most})")
     claim(min(made, 1) <= own <= made, f"a step evaluates its point within its queries: point_query={own} of {made}")
     first = not contract.candidate or contract.minimal or own <= 1
     claim(first, f"a step evaluates its candidate before it asks anything else: point_query={own}")
