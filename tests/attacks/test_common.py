@@ -60,20 +60,20 @@ def small(name: str, norm: str):
 NORMS = ("linf", "l2", "l1")
 
 
-def marks(attack, name: str, norm: str) -> list:
-  """The first norm is for every day; of attacks of the same pieces, those that have all of them between them.
+# One of every kind is for every day: within a budget and minimal, by gradients, scores and decisions, of other threats.
+DAILY = ("pgd", "apgd-ce", "ddn", "fab", "cw", "dim", "nes", "square", "boundary", "sign-opt", "jpeg", "stadv", "lpa")
+# Attacks on scenes share their step, those of pieces their pieces: these have all of them between them.
+OF_SCENES, OF_PIECES = ("jpeg", "snow"), ("dim", "vni-fgsm", "admix")
 
-  Of attacks on scenes that share their step, one is for every day and one with much chance in it for CI.
-  """
-  if isinstance(attack, SceneAscent):
-    return {"jpeg": [], "snow": [pytest.mark.ci]}.get(attack.name, [pytest.mark.slow])
-  if attack.name in ("rigid-grid", "patch", "recolor", "fast-lpa"):
-    return [pytest.mark.ci]
-  pieces = [getattr(attack, piece) for piece in getattr(attack, "pieces", ()) if piece != "threat"]
-  usual = not any(pieces) or (norm == "linf" and attack.name in ("dim", "vni-fgsm", "admix"))
-  if not usual:
+
+def marks(attack, name: str, norm: str) -> list:
+  """Every day, for CI, or slow."""
+  pieces = any(getattr(attack, piece) for piece in getattr(attack, "pieces", ()) if piece != "threat")
+  shared = isinstance(attack, SceneAscent) and name not in OF_SCENES
+  if shared or (pieces and (name not in OF_PIECES or norm != "linf")):
     return [pytest.mark.slow]
-  return [] if norm == next(one for one in NORMS if small(name, one) is not None) else [pytest.mark.ci]
+  first = norm == next(one for one in NORMS if small(name, one) is not None)
+  return [] if first and name in DAILY else [pytest.mark.ci]
 
 
 # The authors' settings of an attack are other numbers in the same programs.

@@ -24,6 +24,7 @@ from jaxrobust.results import load_results
 from tests.cli.calling import call, files, refused
 
 ROOT = pathlib.Path(__file__).parents[2]
+pytestmark = pytest.mark.ci
 # The clean pass and FGSM: two programs.
 WORDS = ("nas", "run", "--config", f"{ROOT}/configs/nas.py:runlocal", "--only=*/clean/*[ng][es]*", "--batch_size=16")
 TINY = ("--train.arch_options.width=2", "--train.epochs=0.2", "--n=24")
@@ -165,7 +166,6 @@ def test_bad_requests_are_refused_before_anything_is_trained(tmp_path):
     refused(2, reason, *WORDS, f"--out={tmp_path / 'run'}", *words)
 
 
-@pytest.mark.ci
 def test_killed_in_the_middle_it_ends_with_identical_files(ran, tmp_path):
   out = tmp_path / "killed"
   words = (*WORDS, *TINY, "--cells=13714,0,11", f"--out={out}", "--save_seconds=0", "--train.save_every=3")

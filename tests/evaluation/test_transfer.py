@@ -212,6 +212,7 @@ def cells(root: Path) -> dict[str, bytes]:
   return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*.json") if ".timing." not in p.name}
 
 
+@pytest.mark.ci
 def test_killed_it_goes_on_to_the_same_bytes_and_four_devices_agree_with_one(tmp_path):
   assert start(tmp_path / "whole") == 0
   kills = sum(start(tmp_path / "killed", KILL_AFTER=str(turns)) == -signal.SIGKILL for turns in (3, 9))

@@ -41,6 +41,7 @@ def test_a_crop_is_left_to_the_devices_where_there_are_no_pictures(folder):
   assert crop == (0.08, 1.0, 4 / 3) and [type(one).__name__ for one in rest.plan.augments] == ["Flip"]
 
 
+@pytest.mark.ci
 def test_a_network_that_draws_noise_in_evaluation_is_randomized(tmp_path):
   module = make_model("rse-vgg16", num_classes=4)
   image = np.full((2, 32, 32, 3), 0.5, np.float32)

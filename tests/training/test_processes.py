@@ -43,6 +43,7 @@ def test_any_layout_of_devices_makes_the_same_weights(tmp_path, sharding, arch, 
       np.testing.assert_allclose(one, two, atol=2e-5)
 
 
+@pytest.mark.ci
 def test_when_one_process_dies_the_others_end_and_the_run_goes_on(whole, tmp_path):
   out = tmp_path / "net"
   pair = processes(out, 2, 1)

@@ -188,6 +188,7 @@ PUBLISHED = [
 ]
 
 
+@pytest.mark.ci
 @realdata.needs_data
 @pytest.mark.data
 @pytest.mark.parametrize(
