@@ -6,7 +6,7 @@ FROM python:3.12-slim
 ARG PLATFORM=cpu
 ENV PYTHONUNBUFFERED=1 PIP_NO_CACHE_DIR=1 JAXROBUST_CACHE=/cache
 WORKDIR /jaxrobust
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml setup.py README.md LICENSE ./
 COPY jaxrobust jaxrobust
 COPY configs configs
 RUN case "$PLATFORM" in \

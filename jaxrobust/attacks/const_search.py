@@ -10,7 +10,8 @@ with ten or more rounds the last one repeats the smallest c that worked).
 Deviations, each of which makes the attack stronger or cheaper:
   * A round ends early for each image by itself. Every tenth of its steps it must have lowered the smallest loss
     seen by a factor 0.9999. Other libraries compare the current loss, summed over the batch, so that their results
-    depend on the batch. An image whose round ends goes on to its next round in the very next step.
+    depend on the batch. An image whose round ends goes on to its next round in the very next step. For one image
+    alone that rule takes Adam's swings around the boundary for a standstill: see `Rounds.patient`.
   * Round r ends once r · steps are spent in all, so that steps a round left unused are there for later ones.
   * Where no round had a success, the search goes on with larger c for as long as steps are left.
 
@@ -50,7 +51,8 @@ class Rounds:
     count: values of c that are tried.
     steps: steps for each of them.
     abort_early: end a round whose loss has stopped falling.
-    patient: not if it had a success; for step sizes that decay, where a standstill is not the end.
+    patient: not if it had a success; for step sizes that decay, and for rounds that start over, where a standstill is
+      not the end.
   """
 
   count: int

@@ -28,7 +28,7 @@ from jaxrobust.data.crops import Crop, cropped
 from jaxrobust.data.judging import USUALLY, Judging
 from jaxrobust.data.order import balanced_order, listed_order
 from jaxrobust.data.preprocessing import crop_size, fitting, make_preprocessing
-from jaxrobust.data.source import as_floats, check_ids
+from jaxrobust.data.source import Ids, as_floats, check_ids
 
 # Set to 1 where links may lead out of a folder of pictures.
 FOLLOW_LINKS = "JAXROBUST_FOLLOW_LINKS"
@@ -184,12 +184,12 @@ class EncodedSource:
     pinned = balanced_order(self.labels, [file.rpartition("/")[2] for file in self.files])
     return listed_order(self.files, self.listed, pinned) if self.listed else pinned
 
-  def take(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+  def take(self, ids: Ids) -> tuple[np.ndarray, np.ndarray]:
     """Returns the examples with these ids, decoded and preprocessed: float32 in [0, 1], and labels."""
     levels, labels = self.raw(ids)
     return as_floats(levels), labels
 
-  def raw(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+  def raw(self, ids: Ids) -> tuple[np.ndarray, np.ndarray]:
     """The same in bytes. All cores decode: Pillow lets go of the interpreter's lock for nearly all of its time."""
     ids = check_ids(self, ids)
     load_formats()

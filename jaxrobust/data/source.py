@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -20,6 +20,9 @@ from jaxrobust.data.judging import USUALLY, Judging, judging_of
 from jaxrobust.data.order import balanced_order, is_sorted
 
 _CHUNK_BYTES = 1 << 24
+
+# Numbers of examples: an array, a list or a range.
+Ids = np.ndarray | Sequence[int]
 
 
 class DataSource(Protocol):
@@ -33,7 +36,7 @@ class DataSource(Protocol):
 
   def __len__(self) -> int: ...
 
-  def take(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]: ...
+  def take(self, ids: Ids) -> tuple[np.ndarray, np.ndarray]: ...
 
   def fingerprint(self) -> str: ...
 
@@ -78,7 +81,7 @@ class SequenceSource(DataSource, Protocol):
   def frames(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]: ...
 
 
-def check_ids(source: DataSource, ids: np.ndarray) -> np.ndarray:
+def check_ids(source: DataSource, ids: Ids) -> np.ndarray:
   """Returns example ids as an index; InputError for any that the source does not have."""
   ids = np.asarray(ids)
   if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
@@ -159,7 +162,7 @@ class ArraySource:
   def __len__(self) -> int:
     return len(self.images)
 
-  def take(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+  def take(self, ids: Ids) -> tuple[np.ndarray, np.ndarray]:
     """Returns the examples with these ids, in this order: float32 images in [0, 1] and int32 labels."""
     images, labels = self.raw(check_ids(self, ids))
     if self.in_bytes:

@@ -18,7 +18,7 @@ from jaxrobust.core.errors import CorruptFileError, InputError
 from jaxrobust.core.reading import map_npy
 from jaxrobust.data.cifar import load_cifar
 from jaxrobust.data.imagenet import class_index
-from jaxrobust.data.source import ArraySource, Dataset, SourceView, as_floats, check_count, check_ids
+from jaxrobust.data.source import ArraySource, Dataset, Ids, SourceView, as_floats, check_count, check_ids
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +32,7 @@ class ArraySequences(SourceView):
   def __len__(self) -> int:
     return len(self.source) // self.num_frames
 
-  def take(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+  def take(self, ids: Ids) -> tuple[np.ndarray, np.ndarray]:
     """Returns the first frames of the sequences with these ids, and labels."""
     return self.source.take(check_ids(self, ids) * self.num_frames)
 
@@ -69,7 +69,7 @@ class VideoSequences:
   def num_frames(self) -> int:
     return len(read_video(self.root / self.files[0]))
 
-  def take(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+  def take(self, ids: Ids) -> tuple[np.ndarray, np.ndarray]:
     """Returns the first frames of the sequences with these ids, and labels."""
     images, labels = self._read(ids, 1)
     return images[:, 0], labels
@@ -81,7 +81,7 @@ class VideoSequences:
       raise CorruptFileError(f"videos of {self.name} have {images.shape[1]} and {self.num_frames} frames")
     return images, labels
 
-  def _read(self, ids: np.ndarray, most: int | None) -> tuple[np.ndarray, np.ndarray]:
+  def _read(self, ids: Ids, most: int | None) -> tuple[np.ndarray, np.ndarray]:
     ids = check_ids(self, ids)
     videos = [read_video(self.root / self.files[i], most) for i in ids]
     if len({video.shape for video in videos}) > 1:

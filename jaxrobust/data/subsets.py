@@ -18,6 +18,7 @@ from jaxrobust.data.crops import Crop
 from jaxrobust.data.judging import Judging, judging_of
 from jaxrobust.data.source import (
   DataSource,
+  Ids,
   SequenceSource,
   SourceView,
   check_count,
@@ -53,7 +54,7 @@ class PinnedSource(SourceView):
   def __len__(self) -> int:
     return len(self.ids)
 
-  def take(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+  def take(self, ids: Ids) -> tuple[np.ndarray, np.ndarray]:
     """Returns the examples with these ids of the subset."""
     return self.source.take(self.ids[check_ids(self, ids)])
 

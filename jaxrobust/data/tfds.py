@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from jaxrobust.core.errors import InputError
-from jaxrobust.data.source import as_floats, check_count, check_ids
+from jaxrobust.data.source import Ids, as_floats, check_count, check_ids
 
 PREFIX = "tfds:"
 
@@ -34,7 +34,7 @@ class TfdsSource:
   def __len__(self) -> int:
     return self.size
 
-  def take(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+  def take(self, ids: Ids) -> tuple[np.ndarray, np.ndarray]:
     """Returns the examples with these ids: float32 in [0, 1], and labels."""
     rows = [self.rows[int(i)] for i in check_ids(self, ids)]
     images = np.stack([np.asarray(row["image"]) for row in rows])

@@ -16,7 +16,7 @@ import numpy as np
 from jaxrobust.core.condition import FILTERS
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.mesh import map_rows
-from jaxrobust.data.source import DataSource, SequenceSource, SourceView
+from jaxrobust.data.source import DataSource, Ids, SequenceSource, SourceView
 from jaxrobust.evaluation.sequences import sequence_source
 from jaxrobust.evaluation.system_noise import system_source
 from jaxrobust.noises.lowpass import low_pass
@@ -82,7 +82,7 @@ class NoisySource(SourceView):
   def condition(self) -> str:
     return self.noise.id
 
-  def take(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+  def take(self, ids: Ids) -> tuple[np.ndarray, np.ndarray]:
     """Returns the corrupted examples with these ids."""
     images, labels = self.source.take(ids)
     if not len(labels):

@@ -17,7 +17,7 @@ import numpy as np
 from jaxrobust.core.classifier import Classifier, choosing
 from jaxrobust.core.defense import undefended
 from jaxrobust.data.judging import Judging
-from jaxrobust.data.source import ArraySource, DataSource, SourceView
+from jaxrobust.data.source import ArraySource, DataSource, Ids, SourceView
 from jaxrobust.engine.example import CleanLogits
 from jaxrobust.models.zoo import fingerprint
 
@@ -42,7 +42,7 @@ class KeptSource(SourceView):
   def condition(self) -> str:
     return condition_of(self.source)
 
-  def take(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+  def take(self, ids: Ids) -> tuple[np.ndarray, np.ndarray]:
     """Returns the examples with these ids."""
     ids = np.asarray(ids)
     new = np.unique(ids[~self._there[ids]])

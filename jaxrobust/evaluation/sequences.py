@@ -12,7 +12,7 @@ import numpy as np
 
 from jaxrobust.core.mesh import map_rows
 from jaxrobust.core.types import Array
-from jaxrobust.data.source import DataSource, SourceView
+from jaxrobust.data.source import DataSource, Ids, SourceView
 from jaxrobust.noises.registry import check_size, noise_key_data
 from jaxrobust.noises.sequences import Sequence, make_sequence
 
@@ -40,7 +40,7 @@ class PerturbedSource(SourceView):
   def num_frames(self) -> int:
     return self.sequence.frames
 
-  def take(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+  def take(self, ids: Ids) -> tuple[np.ndarray, np.ndarray]:
     """Returns the unperturbed examples with these ids."""
     return self.source.take(ids)
 

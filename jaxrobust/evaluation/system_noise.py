@@ -16,7 +16,7 @@ import numpy as np
 from jaxrobust.core.errors import CorruptFileError, InputError, first_line
 from jaxrobust.data.catalogue import data_root
 from jaxrobust.data.encoded import EncodedSource
-from jaxrobust.data.source import DataSource, SourceView, as_floats
+from jaxrobust.data.source import DataSource, Ids, SourceView, as_floats
 from jaxrobust.noises.system import DECODERS, RESIZES, available, read_image
 
 STORED = "imagenet-s"
@@ -35,7 +35,7 @@ class SystemSource(SourceView):
   def condition(self) -> str:
     return f"system-{self.decoder}-{self.resize}"
 
-  def take(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+  def take(self, ids: Ids) -> tuple[np.ndarray, np.ndarray]:
     """Returns the examples with these ids, decoded and resized."""
     read = lambda i: read_image(self.source.store.read(self.source.files[i]), self.decoder, self.resize, self.size)
     images = as_floats(np.stack([read(int(i)) for i in ids]))
@@ -64,7 +64,7 @@ class StoredSystemSource(SourceView):
   def condition(self) -> str:
     return f"system-{self.decoder}-{self.resize}"
 
-  def take(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+  def take(self, ids: Ids) -> tuple[np.ndarray, np.ndarray]:
     """Returns the examples with these ids, as they are stored."""
     images = np.stack([self._read(self.source.files[int(i)]) for i in ids])
     return images.astype(np.float32) / np.float32(255), self.source.labels[np.asarray(ids)]

@@ -12,7 +12,7 @@ import numpy as np
 
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.keys import item_key_data
-from jaxrobust.data.source import DataSource, SourceView
+from jaxrobust.data.source import DataSource, Ids, SourceView
 from jaxrobust.evaluation.context import condition_of
 
 # Beside the stages of attacks, which are hashes below 2**30.
@@ -46,7 +46,7 @@ class WiderSource(SourceView):
   def condition(self) -> str:
     return condition_of(self.source)
 
-  def take(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+  def take(self, ids: Ids) -> tuple[np.ndarray, np.ndarray]:
     """Returns the source's own examples."""
     return self.source.take(ids)
 

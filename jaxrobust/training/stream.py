@@ -23,7 +23,7 @@ from jaxrobust.core.errors import InputError
 from jaxrobust.core.mesh import row_sharding
 from jaxrobust.data.crops import Crop
 from jaxrobust.data.registry import load_data
-from jaxrobust.data.source import DataSource, SourceView, holds_bytes, raw
+from jaxrobust.data.source import DataSource, Ids, SourceView, holds_bytes, raw
 
 # Batches read or held ready, and how many are read at once: while one is put together and sent, the next is decoded.
 AHEAD = 3
@@ -98,7 +98,7 @@ class Mixture(SourceView):
     """Returns the first n examples of the data set, with the same extra ones."""
     return replace(self, source=self.source.subset(n))
 
-  def take(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+  def take(self, ids: Ids) -> tuple[np.ndarray, np.ndarray]:
     """Examples of either source, as floats."""
     return self._join(lambda data, part: data.take(part), np.asarray(ids))
 

@@ -38,19 +38,26 @@ def test_the_last_of_ten_rounds_repeats_the_smallest_c_that_worked():
   assert tried[-1] == min(c for c in tried if c >= 0.3)
 
 
+def lengths(rounds, loss, success):
+  """How many steps each round takes, where both are functions of the round and the step."""
+  search, ends = const_search.start(1.0), [0]
+  for k in range(rounds.total):
+    search, over = const_search.follow(search, success(search.round, k), jnp.float32(loss(search.round, k)), rounds)
+    ends += [k + 1] if over else []
+  return np.diff(ends).tolist(), bool(const_search.finished(search, rounds))
+
+
 def test_a_round_ends_when_its_loss_stops_falling_and_leaves_its_steps_to_later_ones():
-  rounds, search = Rounds(2, 20), const_search.start(1.0)
-  lengths, length = [], 0
-  for k in range(40):
-    # The first round stalls at once, the second falls for ever.
-    falling = search.round == 1
-    loss = jnp.where(falling, 100.0 - k, 5.0)
-    search, over = const_search.follow(search, jnp.array(True), loss, rounds)
-    length += 1
-    if over:
-      lengths.append(length)
-      length = 0
-  assert lengths == [3, 37] and bool(const_search.finished(search, rounds))
+  # The first round stalls at once, the second falls for ever.
+  told = lengths(Rounds(2, 20), lambda at, k: jnp.where(at == 1, 100.0 - k, 5.0), lambda at, k: jnp.array(True))
+  assert told == ([3, 37], True)
+
+
+def test_a_patient_round_with_a_success_takes_all_its_steps():
+  rounds, stands = Rounds(2, 20, patient=True), lambda at, k: 5.0
+  assert lengths(rounds, stands, lambda at, k: jnp.array(True)) == ([20, 20], True)
+  # A success that comes too late for the first round counts for the second.
+  assert lengths(rounds, stands, lambda at, k: jnp.array(k == 4)) == ([3, 37], True)
 
 
 def test_without_a_success_the_search_goes_on_while_steps_are_left():
@@ -71,6 +78,23 @@ def test_tanh_space_is_the_box():
 def test_l2_finds_the_closed_form_minimum(warm_start):
   excess = md.excess(CWL2(steps=200, warm_start=warm_start))
   assert excess.min() > -1e-3 and excess.max() < 0.01
+
+
+@pytest.mark.parametrize(("warm_start", "farther"), [(False, 1.001), (True, 1.05)])
+def test_ending_rounds_early_leaves_no_image_much_farther_away(warm_start, farther):
+  classifier = fixture()
+  images, labels = examples(classifier)
+  distances = [
+    attack_images(
+      CWL2(binary_search_steps=4, steps=100, initial_const=0.1, warm_start=warm_start, abort_early=early),
+      classifier,
+      images,
+      labels,
+      options=md.slots(16),
+    ).distance
+    for early in (True, False)
+  ]
+  assert np.isfinite(distances[1]).all() and (distances[0] <= farther * distances[1]).all()
 
 
 @pytest.mark.parametrize("gain", [1e-30, 1.0, 1e30])

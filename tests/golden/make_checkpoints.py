@@ -3,18 +3,21 @@
   python tests/golden/make_checkpoints.py FOLDER [NAME…]
   JAXROBUST_CHECKPOINTS=FOLDER JAXROBUST_SLOW=1 bash launch/test.sh -k checkpoints
 
-Needs torch, timm and torchvision. Every row is a file as people have them: which network, wrapped how, under which name
-of ours it is converted, and whether that is to work; each gets logits of two images beside it.
+Needs torch, timm, torchvision and, for its architectures, the files of robustbench (the package is not imported:
+`pip install --no-deps robustbench`). Every row is a file as people have them: which network, wrapped how, under which
+name of ours it is converted, and whether that is to work; each gets logits of two images beside it.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import pathlib
 import sys
+from collections import OrderedDict
 from collections.abc import Mapping
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -76,7 +79,59 @@ ROWS = {
   "torchvision-inception_v3": Row("torchvision:inception_v3", "inception_v3", size=299),
   "torchvision-googlenet-lightning": Row("torchvision:googlenet", "googlenet", "lightning"),
   "torchvision-vgg11_bn": Row("torchvision:vgg11_bn", "vgg11_bn"),
+  "robustbench-wrn_28_10-module": Row("robustbench:wide_resnet.WideResNet", "wrn-28-10", "module", size=32),
+  "robustbench-wrn_28_4-normalize": Row(
+    "robustbench:wide_resnet.WideResNet", "wrn-28-4", "normalize", {"widen_factor": 4}, 32
+  ),
+  "robustbench-wrn_28_4-mu-sigma": Row("robustbench:wide_resnet.WideResNet", "wrn-28-4", "mu", {"widen_factor": 4}, 32),
+  "robustbench-wrn_28_4-as-wider": Row(
+    "robustbench:wide_resnet.WideResNet", "wrn-28-10", options={"widen_factor": 4}, size=32, refused="wrn-28-4"
+  ),
+  "robustbench-dm_wrn_28_4": Row(
+    "robustbench:dm_wide_resnet.DMWideResNet",
+    "dm-wrn-28-4",
+    "state_dict",
+    {"width": 4, "activation_fn": "Swish", "mean": (0.0,) * 3, "std": (1.0,) * 3},
+    32,
+  ),
+  "robustbench-resnet18-net": Row(
+    "robustbench:resnet.ResNet", "cifar-resnet18", "net", {"block": "BasicBlock", "num_blocks": (2, 2, 2, 2)}, 32
+  ),
+  "robustbench-preactresnet18": Row(
+    "robustbench:resnet.PreActResNet", "preactresnet18", "net", {"block": "PreActBlock", "num_blocks": (2, 2, 2, 2)}, 32
+  ),
 }
+
+
+class Normalize(torch.nn.Module):
+  """Subtracts a mean and divides by a deviation that are stored under two names."""
+
+  def __init__(self, names: tuple[str, str]):
+    super().__init__()
+    self.names = names
+    self.register_buffer(names[0], torch.tensor([0.5, 0.4, 0.3]).view(3, 1, 1))
+    self.register_buffer(names[1], torch.tensor([0.2, 0.3, 0.25]).view(3, 1, 1))
+
+  def forward(self, images: torch.Tensor) -> torch.Tensor:
+    mean, deviation = (getattr(self, name) for name in self.names)
+    return (images - mean) / deviation
+
+
+# What is in front of a network, as robustbench and TRADES' successors store it.
+NORMALIZATIONS = {
+  "normalize": lambda network: torch.nn.Sequential(OrderedDict(normalize=Normalize(("mean", "std")), model=network)),
+  "mu": lambda network: torch.nn.Sequential(Normalize(("mu", "sigma")), network),
+}
+
+
+def robustbench_file(name: str) -> ModuleType:
+  """Returns a file of robustbench's architectures, without the imports of the whole package."""
+  package = importlib.util.find_spec("robustbench")
+  path = pathlib.Path(package.origin).parent / "model_zoo" / "architectures" / f"{name}.py"
+  spec = importlib.util.spec_from_file_location(name, path)
+  module = importlib.util.module_from_spec(spec)
+  spec.loader.exec_module(module)
+  return module
 
 
 def build(row: Row) -> torch.nn.Module:
@@ -86,6 +141,11 @@ def build(row: Row) -> torch.nn.Module:
     import timm
 
     network = timm.create_model(name, pretrained=False, **row.options)
+  elif library == "robustbench":
+    file, _, name = name.partition(".")
+    module = robustbench_file(file)
+    found = {key: getattr(module, value) if isinstance(value, str) else value for key, value in row.options.items()}
+    network = getattr(module, name)(**found)
   else:
     import torchvision
 
@@ -99,16 +159,17 @@ def build(row: Row) -> torch.nn.Module:
       tensor.copy_(0.1 * torch.randn(tensor.shape, generator=generator))
     elif key.endswith(("gamma", "layer_scale", "grn.weight")):
       tensor.copy_(0.2 + 0.1 * torch.randn(tensor.shape, generator=generator))
-  return network.eval()
+  return NORMALIZATIONS.get(row.wrap, lambda network: network)(network).eval()
 
 
 def wrapped(state: dict[str, torch.Tensor], wrap: str) -> Any:
   """Returns what a training script would have saved."""
   prefixed = lambda prefix: {f"{prefix}{key}": value for key, value in state.items()}
   noise = {key: value + 1 if value.is_floating_point() else value for key, value in state.items()}
+  if wrap in ("plain", "resized", *NORMALIZATIONS):
+    return state
   return {
-    "plain": state,
-    "resized": state,
+    "net": {"net": prefixed("module."), "acc": 93.0, "epoch": 7},
     "half": {key: value.half() if value.is_floating_point() else value for key, value in state.items()},
     "state_dict": {"epoch": 3, "state_dict": state},
     "ema": {"arch": "b0", "args": argparse.Namespace(lr=0.1), "state_dict": noise, "state_dict_ema": state},
@@ -137,6 +198,7 @@ def write(folder: pathlib.Path, name: str, row: Row) -> None:
     with torch.no_grad():
       np.savez_compressed(folder / f"{name}.npz", images=images, logits=network.double()(images.double()))
   about = {"arch": row.arch, "arguments": row.arguments, "refused": row.refused}
+  about["normalized"] = row.wrap in NORMALIZATIONS
   (folder / f"{name}.json").write_text(json.dumps(about))
   print(name, flush=True)
 

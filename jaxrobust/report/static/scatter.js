@@ -38,9 +38,9 @@ JR.scatter = (() => {
   function spread(points, width) {
     const taken = points.map(({ px, py }) => [px - 5, py - 9, px + 5, py + 1]);
     return points.map(({ px, py, text }) => {
-      const wide = text.length * 6.4, left = px + 9 + wide > width ? px - 9 - wide : px + 9;
-      for (const shift of [0, -12, 12, -24, 24, -36, 36]) {
-        const box = [left, py + shift - 10, left + wide, py + shift + 2];
+      const wide = text.length * 7.2, left = px + 9 + wide > width ? px - 9 - wide : px + 9;
+      for (const shift of [0, -14, 14, -28, 28, -42, 42]) {
+        const box = [left, py + shift - 11, left + wide, py + shift + 3];
         if (!taken.some((other) => box[0] < other[2] && other[0] < box[2] && box[1] < other[3] && other[1] < box[3])) {
           taken.push(box);
           return [left, py + shift];
@@ -52,8 +52,8 @@ JR.scatter = (() => {
 
   // models: [{name, href, family, technique, clean, robust}], numbers as [value, low, high, n].
   return function scatter(models) {
-    const width = room(760), height = Math.round(Math.min(Math.max(width * 0.5, 240), 340));
-    const left = 40, right = 14, top = 12, bottom = 40;
+    const width = room(1140), height = Math.round(Math.min(Math.max(width * 0.5, 240), 340));
+    const left = 46, right = 14, top = 12, bottom = 40;
     const range = (key) => {
       const low = Math.min(...models.map((one) => one[key][1])), high = Math.max(...models.map((one) => one[key][2])), pad = Math.max((high - low) * 0.04, 1);
       return [Math.max(low - pad, 0), Math.min(high + pad, 100)];
