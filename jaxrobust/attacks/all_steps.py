@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from jaxrobust.attacks.schedule import Example, Item, Outcome, Stage
 from jaxrobust.core.contract import contract_of
@@ -23,9 +22,9 @@ class AllSteps:
   stage: Stage
   budgets: tuple[float, ...]
   stops: tuple[int, ...] = ()
-  minimal: ClassVar[bool] = False
-  max_items: ClassVar[int] = 1
-  name: ClassVar[str | None] = None
+  minimal = False
+  max_items = 1
+  name = None
 
   def __post_init__(self) -> None:
     contract = contract_of(self.stage.attack)

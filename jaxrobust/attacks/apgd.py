@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -34,7 +34,7 @@ from jaxrobust.attacks.registry import ATTACKS, check_steps
 from jaxrobust.core.budget import check_norm
 from jaxrobust.core.gradients import LossAndGrad, loss_and_grad
 from jaxrobust.core.threat import by_norm
-from jaxrobust.core.types import Access, Array, Cost, LogitsFn, Probe, Problem
+from jaxrobust.core.types import Array, Cost, LogitsFn, Probe, Problem
 
 MOMENTUM = 0.75
 
@@ -98,9 +98,9 @@ class APGD:
   rho: float = 0.75
   name: str = "apgd"
   threat = by_norm
-  minimal: ClassVar[bool] = False
-  access: ClassVar[Access] = "gradient"
-  cost: ClassVar[Cost] = Cost()
+  minimal = False
+  access = "gradient"
+  cost = Cost()
 
   def __post_init__(self) -> None:
     check_norm(self.norm, ("linf", "l2"))

@@ -22,7 +22,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -33,7 +33,7 @@ from jaxrobust.attacks.registry import check_steps
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.gradients import loss_and_grad
 from jaxrobust.core.threat import by_norm
-from jaxrobust.core.types import Access, Array, Cost, LogitsFn, Probe, Problem
+from jaxrobust.core.types import Array, Cost, LogitsFn, Probe, Problem
 
 SHRINK = 1.5
 SMALLEST = 0.1
@@ -135,9 +135,9 @@ class APGDL1:
   large_eps: bool = True
   name: str = "apgd"
   threat = by_norm
-  minimal: ClassVar[bool] = False
-  access: ClassVar[Access] = "gradient"
-  cost: ClassVar[Cost] = Cost()
+  minimal = False
+  access = "gradient"
+  cost = Cost()
 
   def __post_init__(self) -> None:
     if self.norm != "l1":

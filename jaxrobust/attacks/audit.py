@@ -11,7 +11,6 @@ accuracy under both attacks together; it is that of the full one unless the chea
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from jaxrobust.attacks.autoattack import autoattack, mm5
 from jaxrobust.attacks.cascade_rule import CascadeRule
@@ -41,7 +40,7 @@ class Audit(CascadeRule):
   full: Cascade
   width: float = 0.5
   evaluations: float = 0.0
-  name: ClassVar[str] = "audit"
+  name = "audit"
 
   def __post_init__(self) -> None:
     if self.cheap.minimal or self.full.minimal:

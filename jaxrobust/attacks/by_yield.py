@@ -12,7 +12,6 @@ gradients, and would be none if they came first.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from jaxrobust.attacks.cascade_rule import CascadeRule
 from jaxrobust.attacks.schedule import Cascade
@@ -37,7 +36,7 @@ class ByYield(CascadeRule):
 
   cascade: Cascade
   pilot: int = 50
-  name: ClassVar[str] = "by-yield"
+  name = "by-yield"
 
   def __post_init__(self) -> None:
     if not isinstance(self.cascade, Cascade):

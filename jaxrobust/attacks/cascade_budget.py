@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from jaxrobust.attacks.cascade_rule import CascadeRule
 from jaxrobust.attacks.schedule import Cascade, Example, Item, Outcome
@@ -53,7 +53,7 @@ class CascadeBudget(CascadeRule):
   max_items: int = 12
   largest: float = 64.0
   name: str = "minimum-budget"
-  minimal: ClassVar[bool] = True
+  minimal = True
 
   def __post_init__(self) -> None:
     if self.cascade.minimal:

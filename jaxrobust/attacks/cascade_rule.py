@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from jaxrobust.attacks.schedule import Cascade, Example, Item, Outcome, Stage
 
@@ -16,8 +16,8 @@ class CascadeRule:
 
   cascade: Any  # A Cascade: a field, or a property made of other fields.
   max_items: Any = 1
-  minimal: ClassVar[bool] = False
-  stops: ClassVar[tuple[int, ...]] = ()
+  minimal = False
+  stops = ()
 
   @property
   def stages(self) -> tuple[Stage, ...]:

@@ -29,7 +29,7 @@ linf: tau starts at 1 and shrinks by 0.9, c doubles where tau is not reached, as
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import optax
@@ -41,7 +41,7 @@ from jaxrobust.core.budget import check_norm
 from jaxrobust.core.gradients import LossAndGrad, loss_and_grad
 from jaxrobust.core.registry import unknown_name
 from jaxrobust.core.threat import by_norm
-from jaxrobust.core.types import Access, Array, Cost, LogitsFn, Probe, Problem
+from jaxrobust.core.types import Array, Cost, LogitsFn, Probe, Problem
 
 # Shrinks [-1, 1] a little, so that black and white have a finite place in tanh space; as in the authors' code.
 _SHRINK = 0.999999
@@ -93,9 +93,9 @@ class CWL2:
   warm_start: bool = True
   name: str = "cw"
   threat = by_norm
-  minimal: ClassVar[bool] = True
-  access: ClassVar[Access] = "gradient"
-  cost: ClassVar[Cost] = Cost()
+  minimal = True
+  access = "gradient"
+  cost = Cost()
 
   def __post_init__(self) -> None:
     check_norm(self.norm, ("l2",))
@@ -169,9 +169,9 @@ class CWLinf:
   tolerance: float = 0.005
   name: str = "cw"
   threat = by_norm
-  minimal: ClassVar[bool] = True
-  access: ClassVar[Access] = "gradient"
-  cost: ClassVar[Cost] = Cost()
+  minimal = True
+  access = "gradient"
+  cost = Cost()
 
   def __post_init__(self) -> None:
     check_norm(self.norm, ("linf",))

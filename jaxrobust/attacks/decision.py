@@ -22,7 +22,7 @@ from jaxrobust.attacks import norms
 from jaxrobust.attacks.query_attack import QueryAttack
 from jaxrobust.core.summation import ordered_sum
 from jaxrobust.core.threefry import unrolled
-from jaxrobust.core.types import Access, Array, Problem
+from jaxrobust.core.types import Array, Problem
 
 # Images of noise that are tried before an image of the data set is taken.
 TRIES = 50
@@ -189,7 +189,7 @@ def no_answers(size: int) -> Answers:
 class DecisionAttack(QueryAttack):
   """The declarations that all of these attacks share; a subclass is a dataclass with `norm`, `queries` and `name`."""
 
-  minimal: ClassVar[bool] = True
-  access: ClassVar[Access] = "decision"
-  needs_start: ClassVar[bool] = True
+  minimal = True
+  access = "decision"
+  needs_start = True
   _norms: ClassVar[tuple[str, ...]] = ("l2",)

@@ -21,7 +21,7 @@ ARES 1.0 takes the 2-norm of w for linf too, and ARES 2.0 always steps to the la
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 
@@ -31,7 +31,7 @@ from jaxrobust.attacks.registry import ATTACKS, check_steps
 from jaxrobust.core.budget import check_norm
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.threat import by_norm
-from jaxrobust.core.types import Access, Array, Cost, LogitsFn, Probe, Problem
+from jaxrobust.core.types import Array, Cost, LogitsFn, Probe, Problem
 
 # Longer by this much, so that a point on the boundary still moves.
 _STABLE = 1e-4
@@ -68,8 +68,8 @@ class DeepFool:
   refine: bool = True
   name: str = "deepfool"
   threat = by_norm
-  minimal: ClassVar[bool] = True
-  access: ClassVar[Access] = "gradient"
+  minimal = True
+  access = "gradient"
 
   def __post_init__(self) -> None:
     check_norm(self.norm, ("l2", "linf"))

@@ -17,7 +17,7 @@ of `const_search`; one with a success takes all its steps, since the smaller alp
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 
@@ -27,7 +27,7 @@ from jaxrobust.attacks.registry import ATTACKS
 from jaxrobust.core.budget import check_norm
 from jaxrobust.core.gradients import loss_and_grad
 from jaxrobust.core.threat import by_norm
-from jaxrobust.core.types import Access, Array, Cost, LogitsFn, Probe, Problem
+from jaxrobust.core.types import Array, Cost, LogitsFn, Probe, Problem
 
 # A round that got the steps other rounds left unused goes on with this part of the first step size.
 _SMALLEST_DECAY = 0.1
@@ -68,9 +68,9 @@ class EAD:
   abort_early: bool = True
   name: str = "ead"
   threat = by_norm
-  minimal: ClassVar[bool] = True
-  access: ClassVar[Access] = "gradient"
-  cost: ClassVar[Cost] = Cost()
+  minimal = True
+  access = "gradient"
+  cost = Cost()
 
   def __post_init__(self) -> None:
     check_norm(self.norm, ("l1",))

@@ -26,7 +26,7 @@ With `steer` and `revisit` the distances are the authors' (tests/attacks/test_fa
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 
@@ -36,7 +36,7 @@ from jaxrobust.attacks.registry import ATTACKS, check_steps
 from jaxrobust.core.budget import check_norm
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.threat import by_norm
-from jaxrobust.core.types import Access, Array, Cost, LogitsFn, Probe, Problem
+from jaxrobust.core.types import Array, Cost, LogitsFn, Probe, Problem
 
 _START = {"linf": 0.3, "l2": 1.0, "l1": 5.0}
 
@@ -74,8 +74,8 @@ class FAB:
   steer: bool = False
   name: str = "fab"
   threat = by_norm
-  minimal: ClassVar[bool] = True
-  access: ClassVar[Access] = "gradient"
+  minimal = True
+  access = "gradient"
 
   def __post_init__(self) -> None:
     check_norm(self.norm)

@@ -19,7 +19,7 @@ foolbox 3.3 has the same method, but its l2 projection does nothing, so ours fin
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 
@@ -29,7 +29,7 @@ from jaxrobust.attacks.registry import ATTACKS, check_steps
 from jaxrobust.core.budget import check_norm
 from jaxrobust.core.gradients import loss_and_grad
 from jaxrobust.core.threat import by_norm
-from jaxrobust.core.types import Access, Array, Cost, LogitsFn, Probe, Problem
+from jaxrobust.core.types import Array, Cost, LogitsFn, Probe, Problem
 
 _DUAL = {"l1": "linf", "l2": "l2", "linf": "l1"}
 
@@ -71,9 +71,9 @@ class FMN:
   loss: str = "margin"
   name: str = "fmn"
   threat = by_norm
-  minimal: ClassVar[bool] = True
-  access: ClassVar[Access] = "gradient"
-  cost: ClassVar[Cost] = Cost()
+  minimal = True
+  access = "gradient"
+  cost = Cost()
 
   def __post_init__(self) -> None:
     check_norm(self.norm)

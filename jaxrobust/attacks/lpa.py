@@ -21,7 +21,7 @@ step, of a length that begins at the bound itself, and what the projection then 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -83,7 +83,7 @@ class LPA(PerceptualAttack):
   loss: str = "margin-1"
   threat: Any = OWN
   name: str = "lpa"
-  cost: ClassVar[Cost] = Cost(1, 1, threat_forward=2, threat_backward=1)
+  cost = Cost(1, 1, threat_forward=2, threat_backward=1)
 
   @property
   def num_steps(self) -> int:
@@ -112,7 +112,7 @@ class FastLPA(PerceptualAttack):
   loss: str = "margin"
   threat: Any = OWN
   name: str = "fast-lpa"
-  cost: ClassVar[Cost] = Cost(1, 1, threat_forward=2, threat_backward=1)
+  cost = Cost(1, 1, threat_forward=2, threat_backward=1)
 
   def init(self, problem: Problem) -> LPAState:
     anchor = self.threat.embed(problem.image)

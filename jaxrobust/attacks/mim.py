@@ -30,7 +30,7 @@ from jaxrobust.attacks.views import Gaussian, Views
 from jaxrobust.core.budget import check_norm
 from jaxrobust.core.gradients import loss_and_grad
 from jaxrobust.core.threat import by_norm
-from jaxrobust.core.types import Access, Array, Cost, LogitsFn, Probe, Problem
+from jaxrobust.core.types import Array, Cost, LogitsFn, Probe, Problem
 
 _DUAL = {"l1": 0.0, "l2": 0.5, "linf": 1.0}
 
@@ -94,8 +94,8 @@ class MIM:
   tuning: Variance | None = None
   smooth: Gaussian | None = None
   threat = by_norm
-  minimal: ClassVar[bool] = False
-  access: ClassVar[Access] = "gradient"
+  minimal = False
+  access = "gradient"
   pieces: ClassVar[tuple[str, ...]] = ("views", "ahead", "tuning", "smooth")
 
   def __post_init__(self) -> None:

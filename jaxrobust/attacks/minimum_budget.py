@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from jaxrobust.attacks.schedule import Example, Item, Outcome, Stage
 from jaxrobust.core.contract import contract_of
@@ -57,7 +57,7 @@ class MinimumBudget:
   max_items: int = 15
   largest: float = 64.0
   name: str = "minimum-budget"
-  stops: ClassVar[tuple[int, ...]] = ()
+  stops = ()
 
   def __post_init__(self) -> None:
     if contract_of(self.attack).minimal:

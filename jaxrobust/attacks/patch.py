@@ -23,7 +23,7 @@ from jaxrobust.attacks import losses
 from jaxrobust.attacks.registry import ATTACKS, check_steps
 from jaxrobust.core.gradients import loss_and_grad
 from jaxrobust.core.threat import Threat
-from jaxrobust.core.types import Access, Array, Cost, LogitsFn, Probe, Problem
+from jaxrobust.core.types import Array, Cost, LogitsFn, Probe, Problem
 
 
 @dataclass(frozen=True)
@@ -73,10 +73,10 @@ class PatchPGD:
   step_length: float = 0.05
   loss: str = "ce"
   name: str = "patch"
-  threat: ClassVar[Threat] = PatchSide()
-  minimal: ClassVar[bool] = False
-  access: ClassVar[Access] = "gradient"
-  cost: ClassVar[Cost] = Cost()
+  threat = PatchSide()
+  minimal = False
+  access = "gradient"
+  cost = Cost()
 
   def __post_init__(self) -> None:
     check_steps(self.num_steps)

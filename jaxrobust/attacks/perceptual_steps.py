@@ -7,7 +7,7 @@ of all so far, which makes steps ever shorter; and the bisection returns the las
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ from jaxrobust.attacks.registry import check_steps
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.lpips import Lpips, length
 from jaxrobust.core.summation import ordered_sum
-from jaxrobust.core.types import Access, Array, Problem
+from jaxrobust.core.types import Array, Problem
 
 NOISE = 0.01
 NEWTON_STEPS = 10
@@ -28,9 +28,9 @@ class PerceptualAttack:
   """What attacks within a perceptual distance share; a frozen dataclass derives from it. Their states have `image`."""
 
   threat: Any
-  minimal: ClassVar[bool] = False
-  access: ClassVar[Access] = "gradient"
-  may_leave_ball: ClassVar[bool] = True
+  minimal = False
+  access = "gradient"
+  may_leave_ball = True
 
   @property
   def num_steps(self) -> int:

@@ -17,14 +17,14 @@ moves along g/|g|_1 and rescales; ours is the stronger attack.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, cast
+from typing import NamedTuple, cast
 
 from jaxrobust.attacks import losses, norms
 from jaxrobust.attacks.registry import ATTACKS, check_steps
 from jaxrobust.core.budget import check_norm
 from jaxrobust.core.gradients import loss_and_grad
 from jaxrobust.core.threat import by_norm
-from jaxrobust.core.types import Access, Array, Cost, LogitsFn, Probe, Problem
+from jaxrobust.core.types import Array, Cost, LogitsFn, Probe, Problem
 
 
 class PGDState(NamedTuple):
@@ -49,9 +49,9 @@ class PGD:
   loss: str = "ce"
   name: str = "pgd"
   threat = by_norm
-  minimal: ClassVar[bool] = False
-  access: ClassVar[Access] = "gradient"
-  cost: ClassVar[Cost] = Cost()
+  minimal = False
+  access = "gradient"
+  cost = Cost()
 
   def __post_init__(self) -> None:
     check_norm(self.norm)

@@ -7,7 +7,7 @@ from typing import ClassVar
 from jaxrobust.core.budget import check_norm
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.threat import by_norm
-from jaxrobust.core.types import Access, Cost
+from jaxrobust.core.types import Cost
 from jaxrobust.core.validation import is_number
 
 
@@ -26,8 +26,8 @@ class QueryAttack:
   queries: int
   name: str
   threat = by_norm
-  minimal: ClassVar[bool] = False
-  access: ClassVar[Access] = "score"
+  minimal = False
+  access = "score"
   _norms: ClassVar[tuple[str, ...]] = ("linf", "l2")
   _at_the_end: ClassVar[int] = 0
   """Queries after the last step: 1 with a candidate."""

@@ -17,7 +17,6 @@ from __future__ import annotations
 import functools
 import itertools
 from dataclasses import dataclass
-from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +25,6 @@ import numpy as np
 from jaxrobust.attacks import luv
 from jaxrobust.attacks.registry import ATTACKS
 from jaxrobust.attacks.witness_descent import AdamDescent, WitnessThreat, check_colors, unchanged_at_zero
-from jaxrobust.core.threat import Threat
 from jaxrobust.core.types import Array
 
 SHAPE = (16, 32, 32)
@@ -100,4 +98,4 @@ class ReColor(AdamDescent):
   smoothness: float = 0.0036
   loss: str = "margin"
   name: str = "recolor"
-  threat: ClassVar[Threat] = ColorTable()  # type: ignore[misc]
+  threat = ColorTable()

@@ -23,7 +23,7 @@ import numpy as np
 from jaxrobust.attacks.registry import ATTACKS
 from jaxrobust.attacks.sampling import sample_pixels
 from jaxrobust.attacks.witness_descent import DescentState, Scene, WitnessAttack, WitnessThreat, unchanged_at_zero
-from jaxrobust.core.types import Access, Array, Cost, Probe, Problem
+from jaxrobust.core.types import Array, Cost, Probe, Problem
 
 
 @dataclass(frozen=True)
@@ -76,8 +76,8 @@ def motions(angles: int, shifts: int) -> np.ndarray:
 class _RigidSearch(WitnessAttack):
   """Tries one motion at a step."""
 
-  access: ClassVar[Access] = "decision"
-  cost: ClassVar[Cost] = Cost(1, 0)
+  access = "decision"
+  cost = Cost(1, 0)
   pieces: ClassVar[tuple[str, ...]] = ("threat",)
 
   def motion(self, problem: Problem, step: Array) -> Array:

@@ -10,7 +10,7 @@ import functools
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple, Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
 import numpy as np
 
@@ -158,8 +158,8 @@ class Cascade:
   stages: tuple[Stage, ...]
   name: str | None = None
   adaptive: bool = False
-  max_items: ClassVar[int] = 1
-  stops: ClassVar[tuple[int, ...]] = ()
+  max_items = 1
+  stops = ()
 
   def __post_init__(self) -> None:
     if not self.stages:
@@ -187,8 +187,12 @@ class Cascade:
       raise InputError(f"an order of {len(self.stages)} stages names each of 0 to {len(self.stages) - 1} once")
     return replace(self, stages=tuple(self.stages[index] for index in order))
 
-  @functools.cached_property
+  @property
   def minimal(self) -> bool:
+    return self._minimal
+
+  @functools.cached_property
+  def _minimal(self) -> bool:
     return all(stage.attack.minimal for stage in self.stages)
 
   def adapted(self, num_classes: int) -> Cascade:
@@ -232,9 +236,9 @@ class CleanPass:
 
   stages: tuple[Stage, ...] = ()
   minimal: bool = False
-  max_items: ClassVar[int] = 1
-  name: ClassVar[str | None] = None
-  stops: ClassVar[tuple[int, ...]] = ()
+  max_items = 1
+  name = None
+  stops = ()
 
   def first(self, example: Example) -> Item | None:
     return None

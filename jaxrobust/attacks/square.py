@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -33,7 +33,7 @@ from jaxrobust.attacks.registry import ATTACKS, check_steps
 from jaxrobust.core.budget import check_norm
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.threat import by_norm
-from jaxrobust.core.types import Access, Array, Cost, LogitsFn, Probe, Problem
+from jaxrobust.core.types import Array, Cost, LogitsFn, Probe, Problem
 
 _HALVINGS = (10, 50, 200, 500, 1000, 2000, 4000, 6000, 8000)
 _TINY = 1e-12
@@ -74,9 +74,9 @@ class Square:
   loss: str = "margin"
   name: str = "square"
   threat = by_norm
-  minimal: ClassVar[bool] = False
-  access: ClassVar[Access] = "score"
-  cost: ClassVar[Cost] = Cost(forward=1, backward=0)
+  minimal = False
+  access = "score"
+  cost = Cost(forward=1, backward=0)
 
   def __post_init__(self) -> None:
     check_norm(self.norm)

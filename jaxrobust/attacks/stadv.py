@@ -24,7 +24,6 @@ import jax.numpy as jnp
 from jaxrobust.attacks.registry import ATTACKS
 from jaxrobust.attacks.sampling import places, sample
 from jaxrobust.attacks.witness_descent import AdamDescent, WitnessThreat, unchanged_at_zero
-from jaxrobust.core.threat import Threat
 from jaxrobust.core.types import Array
 
 
@@ -70,4 +69,4 @@ class StAdv(AdamDescent):
   smoothness: float = 0.0025
   loss: str = "margin"
   name: str = "stadv"
-  threat: ClassVar[Threat] = Flow()  # type: ignore[misc]
+  threat = Flow()

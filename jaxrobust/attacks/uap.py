@@ -25,7 +25,7 @@ from jaxrobust.attacks.registry import ATTACKS
 from jaxrobust.core.budget import check_norm
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.threat import by_norm
-from jaxrobust.core.types import Access, Array, Cost, LogitsFn, Probe, Problem
+from jaxrobust.core.types import Array, Cost, LogitsFn, Probe, Problem
 
 
 class SharedPerturbation:
@@ -68,12 +68,12 @@ class UAP:
   step_size: float = 0.1
   loss: str = "ce"
   perturbation: SharedPerturbation | None = None
-  name: ClassVar[str] = "uap"
-  num_steps: ClassVar[int] = 1
+  name = "uap"
+  num_steps = 1
   threat = by_norm
-  minimal: ClassVar[bool] = False
-  access: ClassVar[Access] = "score"
-  cost: ClassVar[Cost] = Cost(1, 0)
+  minimal = False
+  access = "score"
+  cost = Cost(1, 0)
   pieces: ClassVar[tuple[str, ...]] = ("perturbation",)
 
   def __post_init__(self) -> None:

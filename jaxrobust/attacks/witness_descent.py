@@ -30,7 +30,7 @@ from jaxrobust.attacks.registry import check_steps
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.gradients import loss_and_grad
 from jaxrobust.core.threat import Threat, norm_distance
-from jaxrobust.core.types import Access, Array, Cost, LogitsFn, Probe, Problem
+from jaxrobust.core.types import Array, Cost, LogitsFn, Probe, Problem
 
 BETA1, BETA2, TINY = 0.9, 0.999, 1e-8
 
@@ -144,9 +144,9 @@ class WitnessAttack:
   threat: Any
   num_steps: int
   loss: str
-  minimal: ClassVar[bool] = False
-  access: ClassVar[Access] = "gradient"
-  cost: ClassVar[Cost] = Cost()
+  minimal = False
+  access = "gradient"
+  cost = Cost()
 
   def __post_init__(self) -> None:
     check_steps(self.num_steps)

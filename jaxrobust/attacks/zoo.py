@@ -78,7 +78,7 @@ class ZOO(QueryAttack):
   abort_early: bool = True
   name: str = "zoo"
   _norms: ClassVar[tuple[str, ...]] = ("l2",)
-  minimal: ClassVar[bool] = True
+  minimal = True
 
   @property
   def cost(self) -> Cost:

@@ -42,7 +42,7 @@ class FixedBatches:
 
   stage: Stage
   budgets: tuple[float, ...]
-  minimal: ClassVar[bool] = False
+  minimal = False
   max_items: ClassVar[int] = 1
   name: ClassVar[str | None] = None
 

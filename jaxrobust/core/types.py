@@ -134,10 +134,10 @@ class Attack(Protocol):
   @property
   def num_steps(self) -> int: ...
 
-  def init(self, problem: Problem) -> State:
+  def init(self, problem: Problem, /) -> State:
     """Returns the state before the first step; makes no model evaluation."""
     ...
 
-  def step(self, model: Callable, problem: Problem, state: State) -> tuple[State, Probe]:
+  def step(self, model: Callable, problem: Problem, state: State, /) -> tuple[State, Probe]:
     """Evaluates the current point, updates the state and moves to the next point."""
     ...

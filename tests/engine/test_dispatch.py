@@ -1,7 +1,7 @@
 """How many slots and steps a dispatch has, and what an attack may keep in its slots."""
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -81,10 +81,10 @@ class RandomWalk:
   """An attack that keeps its own key: a new point of the ball at every step."""
 
   num_steps: int = 8
-  threat: ClassVar[Norm] = Norm("linf")
-  minimal: ClassVar[bool] = False
-  access: ClassVar[str] = "score"
-  cost: ClassVar[Cost] = Cost(1, 0)
+  threat = Norm("linf")
+  minimal = False
+  access = "score"
+  cost = Cost(1, 0)
 
   def init(self, problem):
     return Walk(problem.image, problem.key)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -191,9 +190,9 @@ class Nearest:
   norm: str = "l2"
   num_steps: int = 30
   threat = by_norm
-  minimal: ClassVar[bool] = True
-  access: ClassVar[str] = "gradient"
-  cost: ClassVar[Cost] = Cost(2, 1)
+  minimal = True
+  access = "gradient"
+  cost = Cost(2, 1)
 
   def init(self, problem):
     return jnp.zeros((), jnp.int32)
@@ -228,9 +227,9 @@ class Cheat:
   norm: str = "linf"
   num_steps: int = 2
   threat = by_norm
-  minimal: ClassVar[bool] = False
-  access: ClassVar[str] = "score"
-  cost: ClassVar[Cost] = Cost(1, 0)
+  minimal = False
+  access = "score"
+  cost = Cost(1, 0)
 
   def init(self, problem):
     return problem.image

@@ -62,10 +62,10 @@ class Lamp:
 
   num_steps: int = 4
   name: str = "lamp"
-  threat: ClassVar[Threat] = Brightness()
-  minimal: ClassVar[bool] = False
-  access: ClassVar[str] = "score"
-  cost: ClassVar[Cost] = Cost(1, 0)
+  threat = Brightness()
+  minimal = False
+  access = "score"
+  cost = Cost(1, 0)
 
   def init(self, problem):
     del problem
