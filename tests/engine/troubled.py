@@ -16,8 +16,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxrobust.attacks.audit import audit_of
 from jaxrobust.attacks.decision import inner
 from jaxrobust.attacks.registry import ATTACKS, make_attack
+from jaxrobust.attacks.schedule import Cascade, Stage
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.compilation import enable_compilation_cache
 from jaxrobust.core.mesh import make_mesh
@@ -151,17 +153,21 @@ def make_problem(side: int) -> tuple[Classifier, ArraySource]:
   return classifier, ArraySource("troubled", images, labels, CLASSES)
 
 
+def short(name: str):
+  """An attack as short as it may be; one that needs a target in a cascade that chooses it."""
+  if name == "autoattack-audit":
+    return audit_of(short("mm5"), short("autoattack"))
+  known = inspect.signature(ATTACKS[name]).parameters
+  attack = make_attack(name, **SHORT.get(name, {key: value for key, value in FEW.items() if key in known}))
+  return Cascade((Stage(attack, rank=1),), name) if name in ("apgd-t", "mm", "fab-t") else attack
+
+
 def main() -> None:
   enable_compilation_cache()
   found = {}
   for name in sys.argv[1:]:
     classifier, data = make_problem(LARGE.get(name, SIDE))
-    known = inspect.signature(ATTACKS[name]).parameters
-    attack = make_attack(name, **SHORT.get(name, {key: value for key, value in FEW.items() if key in known}))
-    if name in ("apgd-t", "mm", "fab-t"):
-      from jaxrobust.attacks.schedule import Cascade, Stage
-
-      attack = Cascade((Stage(attack, rank=1),), name)
+    attack = short(name)
     cells = [cell_of(classifier, data, attack, layout) for layout in LAYOUTS]
     examples = cells[0].examples
     found[name] = {
