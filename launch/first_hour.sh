@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The first hour of a new user: builds the wheel, installs it into an empty environment, and runs every command and snippet of
 # README and guides in an empty folder (large ones in small form). FIRST_HOUR names another folder to work in.
+#   bash launch/first_hour.sh README.md install.md    runs what these say alone
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 work=${FIRST_HOUR:-$root/build/first_hour}
@@ -24,4 +25,4 @@ import jaxrobust
 print(f"import jaxrobust {jaxrobust.__version__}: {time.perf_counter() - start:.3f} s")
 PYTHON
 cp "$root/tests/first_hour.py" "$work/first_hour.py"
-exec "$work/venv/bin/python" "$work/first_hour.py" "$root"
+exec "$work/venv/bin/python" "$work/first_hour.py" "$root" "$@"

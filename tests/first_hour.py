@@ -1,6 +1,6 @@
 """Runs every command and snippet of README and guides from an installed package, in an empty folder, in small forms.
 
-  python tests/first_hour.py ROOT
+  python tests/first_hour.py ROOT [README.md install.md …]
 
 run by `launch/first_hour.sh` with the Python of an environment that has the wheel and nothing of the clone. Small
 forms: sets that take a download are replaced by embedded ones, numbers of examples and epochs are cut, and what takes
@@ -14,35 +14,53 @@ import re
 import shlex
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 # (pattern of a command, why it is left out of this run).
 LEFT_OUT = (
-  (r"^(bash|sbatch|gcloud|kubectl|docker|gsutil|srun|export|git|cd|python3 -m venv|#)", "of a clone or a cluster"),
+  (
+    r"^(bash|sbatch|gcloud|kubectl|docker|gsutil|srun|export|git|cd|python3 -m venv|[A-Z_]+=|#)",
+    "of a clone or a cluster",
+  ),
+  (r"^jaxrobust (train .*fsdp|evaluate .*--distributed)", "of a clone or a cluster"),
   (r"^pip install", "the environment was made by it"),
+  (r"^jaxrobust compile", "needs the compiler of an accelerator; tests/pods has them"),
   (r"^jaxrobust bench", "minutes; tests/bench runs all of them"),
-  (r"^jaxrobust (reproduce|study run|trends)", "needs the cells of a longer run"),
-  (r"^jaxrobust results import", "files of another project"),
+  (r"^jaxrobust (reproduce|study run|trends|cascade)|^jaxrobust report (study|zoo)", "needs the cells of a longer run"),
+  (r"^jaxrobust results import|published/", "files of another project"),
   (r"^jaxrobust train --config studies", "one of a long study"),
 )
-# What a command says -> what it says in its small form.
-SMALL = (
-  (r"npz:cifar10_(train|test)\.npz|\bcifar10\b(?!:)(?!_)", "digits32"),
-  (r"--config (configs/)?cifar10(\.py)?:([a-z-]+)", r"--config cifar10:\3,runlocal --epochs=0.05"),
-  (r"--config local\b", "--config local:tiny"),
-  (
-    r"resnet50\.pth --arch resnet50|cifar10_resnet20\.npz --arch resnet20|checkpoint\.pth --arch resnet20",
-    "net.npz --arch resnet20",
+# Networks in place of those that a reader has.
+NETWORKS = ("digits32-pgd-at", "digits32-standard", "other")
+# The value of an option -> its small form, where one of these patterns fits it.
+SMALL = {
+  "--data": ((r"npz:cifar10_train\.npz", "digits32-train"), (r"cifar10|imagenet|NAME|npz:.*", "digits32")),
+  "--suite": ((r"robustbench|oodrb|ares-bench", "basic"),),
+  "--config": (
+    (r"cifar10:([a-z-]+)", r"cifar10:\1,runlocal"),
+    (r"nas:small", "nas:runlocal"),
+    (r"local", "local:tiny"),
   ),
-  (r" --check logits\.npz", ""),
-  (r"models/(resnet20|resnet50|a|b|c)\b(?! --)|runs/local/models/pgd-at", r"digits32-pgd-at"),
-  (r"--suite (robustbench|oodrb)(?![,\w])(?!.*dry_run)", r"--suite basic --eps=8/255"),
-  (r"--eps[ =]8/255( .*)--eps[ =]8/255", r"--eps=8/255\1"),
-  (r"--n[ =]\d+", "--n=4"),
-  (r"--steps 1,5,10", "--steps 1,2"),
-  (r"--data=digits32 --out=runs/cifar10", "--data=digits32-train --out=runs/cifar10"),
+  "--stages": (
+    (r"autoae", "fgsm"),
+    (r"autoattack", "fgsm:pgd,num_steps=2"),
+    (r"apgd-dlr.*", "apgd-dlr,num_steps=2:fgsm"),
+  ),
+  "--arch": ((r".*", "resnet20"),),
+  "--n": ((r".*", "4"),),
+  "--pilot": ((r".*", "2"),),
+  "--steps": ((r"1,5,10", "1,2"),),
+  "--cells": ((r"random-200", "0"), (r"13714,3456,0", "0")),
+}
+# What makes a command small that does not say so itself.
+MORE = (
+  (r"jaxrobust (evaluate|attack|transfer|certify)(?!.*--(n|dry_run)\b)", "--n=4"),
+  (r"jaxrobust train .*cifar10:", "--epochs=0.05"),
+  (r"jaxrobust (evaluate|transfer) .*--suite[ =](basic|cascade|audit)\b(?!.*--eps)", "--eps=8/255"),
+  (r"jaxrobust evaluate .*--suite[ =]audit(?!.*--full)", "--cheap=fgsm --full=pgd"),
 )
 
 
@@ -63,11 +81,36 @@ def commands(path: Path) -> Iterator[str]:
 
 
 def small_form(line: str) -> str:
-  for pattern, text in SMALL:
-    line = re.sub(pattern, text, line)
-  if re.match(r"jaxrobust (evaluate|attack|transfer)", line) and "--n" not in line and "dry_run" not in line:
-    line += " --n=4"
+  """Returns a command with each value in its small form.
+
+  >>> small_form("jaxrobust transfer --models models/a models/b --data cifar10")
+  'jaxrobust transfer --models digits32-pgd-at digits32-standard --data digits32 --n=4'
+  """
+  if "--dry_run" in line:
+    return line
+  networks, words, option = iter(NETWORKS), [], ""
+  for word in shlex.split(line):
+    name, equals, value = word.partition("=")
+    if word.startswith("--"):
+      option = name
+      words.append(f"{name}={small_value(name, value, networks)}" if equals else word)
+    elif re.search(r"\.(pth|npz)$", word) and option == "":
+      words.append("net.npz")
+    else:
+      words.append(small_value(option, word, networks) if option else word.replace("NAME", "digits32"))
+  line = shlex.join(words).replace(" --check logits.npz", "")  # What the reader's network says.
+  for pattern, more in MORE:
+    line += f" {more}" if re.match(pattern, line) else ""
   return line
+
+
+def small_value(option: str, value: str, networks: Iterator[str]) -> str:
+  if option in ("--model", "--models", "--targets") and value != "nas/models":  # Which a command before it makes.
+    return next(networks)
+  for pattern, text in SMALL.get(option, ()):
+    if re.fullmatch(pattern, value):
+      return re.sub(pattern, text, value, count=1)
+  return value
 
 
 def run(line: str, folder: Path) -> tuple[int, float, str]:
@@ -80,7 +123,7 @@ def run(line: str, folder: Path) -> tuple[int, float, str]:
 
 
 def prepare(folder: Path) -> None:
-  """Puts down what the commands speak of: weights of another library."""
+  """Puts down what the commands speak of: weights of another library, a network in a folder."""
   code = """
 import jax, numpy as np, flax, jaxrobust as jr
 from jaxrobust.models.weights.torch_weights import torch_name
@@ -94,15 +137,17 @@ for path, leaf in flax.traverse_util.flatten_dict(variables).items():
     array = array.transpose(3, 2, 0, 1) if array.ndim == 4 else array.T
   state[torch_name(path)] = array
 np.savez("net.npz", **state)
+tiny = jr.make_model("cnn-tiny").init(jax.random.key(1), np.zeros((1, 32, 32, 3), np.float32))
+jr.save_classifier("other", "cnn-tiny", tiny, num_classes=10)
 """
   subprocess.run([sys.executable, "-c", code], cwd=folder, check=True)
 
 
-def main(root: Path) -> int:
-  import tempfile
-
+def main(root: Path, *names: str) -> int:
+  """Runs what the files with these names say, all of them by default."""
   files = [root / "README.md", *sorted((root / "jaxrobust" / "docs").glob("*.md"))]
-  failures, ran = 0, 0
+  files = [path for path in files if not names or path.name in names]
+  failures, ran, seen = 0, 0, set()
   with tempfile.TemporaryDirectory() as name:
     folder = Path(name)
     prepare(folder)
@@ -112,10 +157,11 @@ def main(root: Path) -> int:
         (folder / "snippets.py").write_text(code)
         failures, ran = failures + report(path, "its Python", *run(f"{sys.executable} snippets.py", folder)), ran + 1
       for line in dict.fromkeys(commands(path)):
-        reason = next((reason for pattern, reason in LEFT_OUT if re.match(pattern, line)), None)
+        reason = next((reason for pattern, reason in LEFT_OUT if re.search(pattern, line)), None)
         if reason:
           print(f"left out  {path.name}: {line} ({reason})", flush=True)
-        else:
+        elif small_form(line) not in seen:  # Of another guide, too.
+          seen.add(small_form(line))
           failures, ran = failures + report(path, small_form(line), *run(small_form(line), folder)), ran + 1
   print(f"{ran} commands and files of snippets, {failures} failed")
   return 1 if failures else 0
@@ -129,4 +175,4 @@ def report(path: Path, line: str, code: int, seconds: float, last: str) -> int:
 
 
 if __name__ == "__main__":
-  sys.exit(main(Path(sys.argv[1]).absolute()))
+  sys.exit(main(Path(sys.argv[1]).absolute(), *sys.argv[2:]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+import tomllib
 from pathlib import Path
 
 import jaxrobust as jr
@@ -27,7 +28,15 @@ def test_every_public_name_in_the_readme_exists():
 
 def test_readme_opens_with_what_it_is_how_to_get_it_a_result_and_the_two_commands():
   opening = README[:3600]
-  order = ["![", "pip install jaxrobust", "jr.evaluate", "Report(", "| PGD-40", "launch/local.sh", "launch/test.sh"]
+  order = [
+    "![The leaderboard",
+    "pip install jaxrobust",
+    "jr.evaluate",
+    "Report(",
+    "| PGD-40",
+    "launch/local.sh",
+    "launch/test.sh",
+  ]
   places = [opening.index(text) for text in order]
   assert places == sorted(places)
 
@@ -37,6 +46,17 @@ def test_the_first_evaluation_prints_what_the_readme_says():
   with contextlib.redirect_stdout(io.StringIO()) as shown:
     exec(compile(code[1], "README.md", "exec"), {})
   assert shown.getvalue().split() == code[2].split()
+
+
+def test_badges_are_true():
+  with (Path(__file__).parents[1] / "pyproject.toml").open("rb") as file:
+    project = tomllib.load(file)["project"]
+  badges = dict(re.findall(r"^\[!\[[^]]*\]\([^)]*/badge/(\w+)-(.*)-blue\)\]\(", README, re.MULTILINE))
+  assert badges == {
+    "python": project["requires-python"].removeprefix(">=") + "+",
+    "license": project["license"].replace("-", "--"),
+    "types": "mypy%20%7C%20pyright",
+  }
 
 
 def test_every_technique_is_in_the_table():

@@ -33,7 +33,7 @@ def problems(name: str, data_dir: str | Path | None = None, decode: bool = False
   """Yields what is wrong with a data set, one readable line each; with `decode`, every picture is opened."""
   entry = DATASETS[name.partition(":")[0]]
   if entry.folder:
-    folder = data_root(data_dir) / entry.folder
+    folder = data_root(data_dir, name) / entry.folder
     for file, expected in entry.md5.items():
       path = folder / file
       if path.is_file() and _md5(path) != expected:

@@ -84,11 +84,12 @@ def _load(name: str, data_dir: str | Path | None) -> DataSource:
     raise InputError(f"{base} has no variants; got {variant!r}")
   if not entry.folder:
     return entry.load()
-  folder = data_root(data_dir) / entry.folder
+  root = data_root(data_dir, base)
+  folder = root / entry.folder
   if not folder.is_dir():
     raise InputError(f"there is no folder {folder}; get {base} from {entry.source}: {entry.get}")
   source = entry.load(folder, variant=variant) if entry.variants else entry.load(folder)
-  listing = data_root(data_dir) / ID_LISTS / f"{entry.id_list}_image_ids.txt"
+  listing = root / ID_LISTS / f"{entry.id_list}_image_ids.txt"
   if entry.id_list and listing.is_file() and isinstance(source, EncodedSource):
     return replace(source, listed=tuple(listing.read_text().split("\n")))
   return source

@@ -32,7 +32,7 @@ def test_missing_sets_say_where_to_get_them(root, monkeypatch):
   with pytest.raises(InputError, match=r"get imagenet-a from https://github.com/hendrycks.*unpack imagenet-a.tar"):
     load_data("imagenet-a")
   monkeypatch.delenv("JAXROBUST_DATASETS")
-  with pytest.raises(InputError, match="set JAXROBUST_DATASETS"):
+  with pytest.raises(InputError, match="imagenet-a is not embedded: set JAXROBUST_DATASETS"):
     load_data("imagenet-a")
 
 
