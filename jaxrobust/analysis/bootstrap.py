@@ -20,6 +20,8 @@ DRAWS = 2000
 LEVEL = 0.95
 # Below, most resamples hold so few different models that their spread says nothing.
 FEWEST_FOR_INTERVAL = 8
+# Of resampled zoos, those that may have no value.
+MOST_UNDEFINED = 0.05
 _CHUNK = 2_000_000
 
 
@@ -53,13 +55,16 @@ def resamples(n: int, draws: int = DRAWS, seed: int = 0) -> np.ndarray:
 
 
 def percentile_interval(draws: np.ndarray, level: float = LEVEL) -> Interval:
-  """Takes the middle `level` of bootstrap values as an interval (Efron 1979); NaN among them is left out.
+  """Takes the middle `level` of bootstrap values as an interval (Efron 1979); a few that are NaN are left out.
 
-  >>> percentile_interval(np.arange(101.0), 0.5)
-  Interval(low=25.0, high=75.0)
+  Where more than 1 in 20 are, as of a column in which a single model differs from all others, the rest says nothing of
+  the models at hand, and there is no interval.
+
+  >>> percentile_interval(np.arange(101.0), 0.5), percentile_interval(np.array([0.1, 0.2, np.nan]))
+  (Interval(low=25.0, high=75.0), Interval(low=nan, high=nan))
   """
   known = draws[np.isfinite(draws)]
-  if known.size < 2:
+  if known.size < 2 or known.size < (1 - MOST_UNDEFINED) * draws.size:
     return UNKNOWN
   low, high = np.quantile(known, [(1 - level) / 2, (1 + level) / 2])
   return Interval(float(low), float(high))

@@ -72,8 +72,12 @@ def _correlations(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarr
   mean = lambda values: weights @ values / weights.sum(1)
   covariance = mean(x * y) - mean(x) * mean(y)
   variances = (mean(x * x) - mean(x) ** 2) * (mean(y * y) - mean(y) ** 2)
+  # Rounding leaves something of the variance of equal numbers, so that they are told by themselves.
+  drawn = weights > 0
+  differ = lambda values: np.where(drawn, values, -np.inf).max(1) > np.where(drawn, values, np.inf).min(1)
+  known = differ(x) & differ(y) & (variances > 0)
   with np.errstate(divide="ignore", invalid="ignore"):
-    return np.where(variances > 1e-24, np.clip(covariance / np.sqrt(variances), -1, 1), np.nan)
+    return np.where(known, np.clip(covariance / np.sqrt(variances), -1, 1), np.nan)
 
 
 @dataclass(frozen=True, eq=False)

@@ -75,6 +75,19 @@ def test_a_matrix_of_correlations_with_gaps_and_constants():
     pearson([1, 2], [1, 2, 3])
 
 
+def test_a_column_in_which_one_model_differs_has_a_correlation_and_no_interval():
+  """A third of the resampled zoos lack that model: what is left of them after rounding is no number."""
+  rng = np.random.default_rng(1)
+  rob = rng.normal(size=22)
+  for scale in (1.0, 214_918.0, 926_696.0):
+    params = np.full(22, scale)
+    params[20] *= 0.4
+    for value, interval in ((pearson, pearson_interval), (kendall, kendall_interval)):
+      assert np.isfinite(value(params, rob)) and np.isnan(interval(params, rob, draws=500)).all()
+  two = np.where(np.arange(22) < 4, 0.4, 1.0)
+  assert np.isfinite(pearson_interval(two, rob, draws=500)).all()
+
+
 def test_ranks_and_standings():
   assert ranks([3, 1, 2]).tolist() == [1, 3, 2]
   assert ranks([1, 1, 0]).tolist() == [1, 1, 3]
