@@ -85,7 +85,11 @@ ROWS = {
   ),
   "robustbench-wrn_28_4-mu-sigma": Row("robustbench:wide_resnet.WideResNet", "wrn-28-4", "mu", {"widen_factor": 4}, 32),
   "robustbench-wrn_28_4-as-wider": Row(
-    "robustbench:wide_resnet.WideResNet", "wrn-28-10", options={"widen_factor": 4}, size=32, refused="wrn-28-4"
+    "robustbench:wide_resnet.WideResNet",
+    "wrn-28-10",
+    options={"widen_factor": 4},
+    size=32,
+    refused="list models 'wrn-*'",
   ),
   "robustbench-dm_wrn_28_4": Row(
     "robustbench:dm_wide_resnet.DMWideResNet",
@@ -98,7 +102,11 @@ ROWS = {
     "robustbench:resnet.ResNet", "cifar-resnet18", "net", {"block": "BasicBlock", "num_blocks": (2, 2, 2, 2)}, 32
   ),
   "robustbench-preactresnet18": Row(
-    "robustbench:resnet.PreActResNet", "preactresnet18", "net", {"block": "PreActBlock", "num_blocks": (2, 2, 2, 2)}, 32
+    "robustbench:resnet.PreActResNet",
+    "preactresnet18",
+    "net",
+    {"block": "PreActBlock", "num_blocks": (2, 2, 2, 2), "out_shortcut": True},  # As in pytorch-cifar.
+    32,
   ),
 }
 

@@ -99,12 +99,14 @@ def read_state(
   if problems:
     more = f" and {len(problems) - 6} more" if len(problems) > 6 else ""
     name = called or type(module).__name__
-    raise InputError(f"these weights do not fit {name}: {'; '.join(problems[:6])}{more}{_remedy(problems, state)}")
+    raise InputError(
+      f"these weights do not fit {name}: {'; '.join(problems[:6])}{more}{_remedy(problems, state, called)}"
+    )
   mean, std = (None if s is None else tuple(float(x) for x in s) for s in (match.mean, match.std))
   return TorchWeights(flax.traverse_util.unflatten_dict(variables), mean, std)
 
 
-def _remedy(problems: list[str], state: Mapping[str, np.ndarray]) -> str:
+def _remedy(problems: list[str], state: Mapping[str, np.ndarray], called: str) -> str:
   """Returns what to do about weights that do not fit, where their names tell."""
   text = " ".join(problems)
   if any(name.endswith("dist_token") for name in state) and "unused" in text and "dist" in text:
@@ -115,6 +117,9 @@ def _remedy(problems: list[str], state: Mapping[str, np.ndarray]) -> str:
     return ". The file has no head, so there is nothing to classify with: save the network with its last layer"
   if any("trunk_output." in name for name in state):
     return ". RegNets of torchvision are --arch=regnet_x_400mf, regnet_x_800mf, regnet_x_1_6gf and regnet_x_3_2gf"
+  if called and len(problems) > 2 and all(" has shape " in problem for problem in problems):  # More than a head.
+    family = re.split(r"\d", called)[0]
+    return f". All layers are there in other sizes: `jaxrobust list models '{family}*'` has this network's"
   return ""
 
 
