@@ -30,6 +30,7 @@ from jaxrobust.analysis.zoo_places import (
 )
 from jaxrobust.results import Result, load_results
 from jaxrobust.results.exchange.oodrobustbench import base_of
+from jaxrobust.results.folder import open_folder
 from jaxrobust.results.rows import describe_model
 
 # How many conditions the paper averages: 15 corruptions × 5 severities, natural shifts, unforeseen attacks.
@@ -155,5 +156,7 @@ def _or_nan(value: int | None) -> float:
 def last_change(root: str | os.PathLike) -> str:
   """Returns the day on which the last cell of a local folder was changed; nothing for other addresses."""
   folder = Path(root)
-  times = [path.stat().st_mtime for path in folder.rglob("*.json")] if folder.is_dir() else []
+  # As results are read: through links too.
+  files = open_folder(root).files() if folder.is_dir() else ()
+  times = [(folder / file.path).stat().st_mtime for file in files if file.path.endswith(".json")]
   return datetime.datetime.fromtimestamp(max(times), datetime.UTC).date().isoformat() if times else ""

@@ -79,7 +79,8 @@ def _scatter(plt: Any, trend: Trend, groups: Sequence[Trend]) -> Any:
   unit = ", %" if top == 100 else ""
   axes.set_xlabel(label(trend.x, 50) + unit)
   axes.set_ylabel(label(trend.y, 50) + unit)
-  axes.set_title(label(f"{trend.zoo.source or 'models'}, {trend.zoo.date}, n = {trend.line.n}", 90), fontsize=6)
+  about = [part for part in (trend.zoo.source or "models", trend.zoo.date, f"n = {trend.line.n}") if part]
+  axes.set_title(label(", ".join(about), 90), fontsize=6)
   axes.legend(frameon=False, fontsize=7, loc="upper left")
   return figure
 
@@ -139,7 +140,7 @@ def _boxes(plt: Any, zoo: Zoo, drops: Mapping[str, np.ndarray]) -> Any:
 
 
 def _heat(plt: Any, found: Correlations) -> Any:
-  """Draws the correlations of columns, from -1 to 1; those whose interval holds 0 in gray."""
+  """Draws the correlations of columns, from -1 to 1; those whose interval holds 0, or that have none, in gray."""
   names = found.columns[:MOST_ROWS]
   values = found.values[: len(names), : len(names)]
   figure, axes = plt.subplots(figsize=(2.6 + 0.46 * len(names), 2.0 + 0.4 * len(names)))
@@ -149,7 +150,8 @@ def _heat(plt: Any, found: Correlations) -> Any:
   axes.set_yticks(range(len(names)), [label(name, 26) for name in names], fontsize=7)
   for row, column in np.argwhere(np.isfinite(values)):
     value = values[row, column]
-    unsure = found.low[row, column] <= 0 <= found.high[row, column]
+    # Also where there is no interval.
+    unsure = row != column and not (found.low[row, column] > 0 or found.high[row, column] < 0)
     color = "#777777" if unsure else "white" if abs(value) > 0.6 else "black"
     axes.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=6, color=color)
   axes.set_title({"pearson": "Pearson's r", "kendall": "Kendall's τ"}[found.kind])

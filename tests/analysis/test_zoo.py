@@ -10,7 +10,7 @@ import pytest
 from jaxrobust.analysis.filters import apply_filter
 from jaxrobust.analysis.trends import column_pairs, drops, fit_trends, published_trends, rank_columns
 from jaxrobust.analysis.zoo import make_zoo, read_csv, read_frame
-from jaxrobust.analysis.zoo_cells import cells_zoo, read_cells
+from jaxrobust.analysis.zoo_cells import cells_zoo, last_change, read_cells
 from jaxrobust.analysis.zoo_metrics import add_metrics
 from jaxrobust.core.errors import InputError, StorageError, UnknownNameError
 from jaxrobust.noises.tables import BENCHMARK
@@ -266,6 +266,10 @@ def test_a_results_folder_with_summaries_and_different_sizes(tmp_path):
   (tmp_path / "b" / "x.summary.json").write_text("[]")
   zoo = add_metrics(read_cells(tmp_path), tmp_path)
   assert zoo.column("ID robustness").tolist() == pytest.approx([60, 45, 40]) and len(zoo.date) == 10
+  (tmp_path / "linked").mkdir()
+  (tmp_path / "linked" / "a").symlink_to(tmp_path / "a")
+  assert last_change(tmp_path / "linked") == zoo.date and last_change("gs://bucket") == ""
+  (tmp_path / "linked" / "a").unlink()
   assert zoo.column("ares-bench: frequency bias")[0] == 0.3 and np.isnan(zoo.column("ares-bench: accuracy")[1])
   # A suite's metric is no shift, whatever it is called.
   assert zoo.column("ares-bench: ID accuracy")[0] == 0.9 and not any(": " in name for name in zoo.shifts("accuracy"))

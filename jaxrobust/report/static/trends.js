@@ -22,9 +22,9 @@
       s("title", {}, `${name}\n${trend.x} ${points(xs[k])}, ${trend.y} ${points(ys[k])}${trend.residuals && trend.residuals[k] !== null ? `, ${signed(trend.residuals[k])} above the line` : ""}`)))));
     const limit = trend.limit && trend.limit[0] <= end ? [s("line", { class: "limit", x1: left, x2: size - right, y1: y(trend.limit[0]), y2: y(trend.limit[0]) }), s("text", { x: left + 6, y: y(trend.limit[0]) - 5 }, `limit ${points(trend.limit[0])}${ends(trend.limit.slice(1), 1)}`)] : null;
     const title = `${trend.y} against ${trend.x}`;
-    return h("figure", {}, h("figcaption", {}, title), s("svg", { viewBox: `0 0 ${size} ${size}`, role: "group", "aria-label": `${title}; the values are in the table below` }, marks, s("clipPath", { id: "frame" }, s("rect", { x: left, y: top, width: size - left - right, height: size - top - bottom })), s("g", { "clip-path": "url(#frame)" }, s("line", { class: "same", x1: x(0), y1: y(0), x2: x(100), y2: y(100) }, s("title", {}, "y = x")), s("path", { class: "band", d: `${path(band)}Z` }), s("path", { class: "fit", d: path(grid.map((v) => [v, at(v)])) })), limit, dots,
-      s("text", { x: (left + size - right) / 2, y: size - 6, "text-anchor": "middle" }, `${trend.x}, %`), s("text", { x: 12, y: (size - bottom + top) / 2, "text-anchor": "middle", transform: `rotate(-90 12 ${(size - bottom + top) / 2})` }, `${trend.y}, %`)),
-    h("p", { class: "meta" }, `y = ${points(trend.slope, 4)}${ends(trend.ends.slope, 4)} x ${trend.intercept < 0 ? "−" : "+"} ${Math.abs(trend.intercept).toFixed(3)}${ends(trend.ends.intercept, 2)}, R² ${points(trend.r2, 4)}, ${many(trend.n, "model")}. Dotted: y = x. Band and brackets: 95 % over models.${trend.limit ? ` Conversion rate: ${points(trend.slope)} points under the shift for one point without it.` : ""}`));
+    const drawing = s("svg", { viewBox: `0 0 ${size} ${size}`, role: "group", "aria-label": `${title}; the values are in the table below` }, marks, s("clipPath", { id: "frame" }, s("rect", { x: left, y: top, width: size - left - right, height: size - top - bottom })), s("g", { "clip-path": "url(#frame)" }, s("line", { class: "same", x1: x(0), y1: y(0), x2: x(100), y2: y(100) }, s("title", {}, "y = x")), s("path", { class: "band", d: `${path(band)}Z` }), s("path", { class: "fit", d: path(grid.map((v) => [v, at(v)])) })), limit, dots,
+      s("text", { x: (left + size - right) / 2, y: size - 6, "text-anchor": "middle" }, `${trend.x}, %`), s("text", { x: 12, y: (size - bottom + top) / 2, "text-anchor": "middle", transform: `rotate(-90 12 ${(size - bottom + top) / 2})` }, `${trend.y}, %`));
+    return h("figure", {}, h("figcaption", {}, title), drawing, JR.share.figureButton(drawing, title), h("p", { class: "meta" }, `y = ${points(trend.slope, 4)}${ends(trend.ends.slope, 4)} x ${trend.intercept < 0 ? "−" : "+"} ${Math.abs(trend.intercept).toFixed(3)}${ends(trend.ends.intercept, 2)}, R² ${points(trend.r2, 4)}, ${many(trend.n, "model")}. Dotted: y = x. Band and brackets: 95 % over models.${trend.limit ? ` Conversion rate: ${points(trend.slope)} points under the shift for one point without it.` : ""}`));
   }
 
   function board(zoo) {
@@ -51,20 +51,21 @@
     const drawn = rows.map((row, k) => { const y = 18 + k * step; return [s("text", { x: left - 8, y: y + 4, "text-anchor": "end" }, row.shift.length > 22 ? `${row.shift.slice(0, 21)}…` : row.shift, s("title", {}, row.shift)), s("line", { class: "whisker", x1: x(row.low), x2: x(row.high), y1: y, y2: y }),
       s("rect", { class: "box", x: x(row.q1), width: Math.max(x(row.q3) - x(row.q1), 1), y: y - 7, height: 14 }, s("title", {}, `${row.shift}: median ${points(row.median)}, quartiles ${points(row.q1)} and ${points(row.q3)}, ${many(row.n, "model")}`)), s("line", { class: "median", x1: x(row.median), x2: x(row.median), y1: y - 7, y2: y + 7 }),
       row.outliers.map(([model, drop]) => s("a", { href: modelHref(zoo.models[model]) }, s("circle", { class: row.falls.includes(model) ? "fall" : "dot", cx: x(drop), cy: y, r: 3 }, s("title", {}, `${zoo.names[model]}: ${points(drop)}${row.falls.includes(model) ? ", a catastrophic drop" : ""}`))))]; });
-    return h("figure", {}, h("figcaption", {}, "What models lose: ID minus OOD performance, points"), s("svg", { viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": "Box plots of drops; the values follow as a table" }, marks, drawn, s("text", { x: (left + width) / 2, y: height - 4, "text-anchor": "middle" }, "points")),
-      h("details", {}, h("summary", {}, "Values"), table("Drops in points", [headers("Shift"), ["models", "mean", "median", "q1", "q3", "catastrophic"].map((text) => h("th", { scope: "col" }, text))], rows.map((row) => h("tr", {}, h("th", { scope: "row", class: "left" }, row.shift), h("td", {}, String(row.n)), ["mean", "median", "q1", "q3"].map((key) => h("td", {}, points(row[key]))), h("td", {}, String(row.falls.length)))))));
+    const title = "What models lose: ID minus OOD performance, points";
+    const drawing = s("svg", { viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": "Box plots of drops; the values follow as a table" }, marks, drawn, s("text", { x: (left + width) / 2, y: height - 4, "text-anchor": "middle" }, "points"));
+    return h("figure", {}, h("figcaption", {}, title), drawing, JR.share.figureButton(drawing, title), h("details", {}, h("summary", {}, "Values"), table("Drops in points", [headers("Shift"), ["models", "mean", "median", "q1", "q3", "catastrophic"].map((text) => h("th", { scope: "col" }, text))], rows.map((row) => h("tr", {}, h("th", { scope: "row", class: "left" }, row.shift), h("td", {}, String(row.n)), ["mean", "median", "q1", "q3"].map((key) => h("td", {}, points(row[key]))), h("td", {}, String(row.falls.length)))))));
   }
 
   function correlations(found) {
     const cell = (row, column) => {
       const value = found.values[row][column];
       if (value === null) return h("td", { class: "value none" }, "–");
-      const low = found.low[row][column], unsure = low !== null && row !== column && low <= 0 && found.high[row][column] >= 0;
+      const low = found.low[row][column], unsure = row !== column && (low === null || (low <= 0 && found.high[row][column] >= 0));
       const title = `${found.columns[row]} and ${found.columns[column]}: τ ${points(value, 3)}${ends([low, found.high[row][column]], 3)}, ${many(found.n[row][column], "model")}`;
       return h("td", { class: `value${value < 0 ? " minus" : ""}${unsure ? " unsure" : ""}`, mix: `${Math.round(Math.abs(value) * (unsure ? 12 : 40))}%`, title }, points(value));
     };
     const rows = found.columns.map((name, row) => h("tr", {}, h("th", { scope: "row" }, name), found.columns.map((_, column) => cell(row, column))));
-    return [h("h2", {}, "Correlations"), table("Kendall's τ between columns; gray where the 95 % interval holds 0", [h("th", { scope: "col" }, h("span", { class: "hidden" }, "Column")), found.columns.map((name) => h("th", { scope: "col" }, name))], rows, "heat diverging")];
+    return [h("h2", {}, "Correlations"), table("Kendall's τ between columns; gray where the 95 % interval holds 0, or where there is none", [h("th", { scope: "col" }, h("span", { class: "hidden" }, "Column")), found.columns.map((name) => h("th", { scope: "col" }, name))], rows, "heat diverging")];
   }
 
   function trendTable(zoo) {
