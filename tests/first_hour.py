@@ -38,7 +38,7 @@ NETWORKS = ("digits32-pgd-at", "digits32-standard", "other")
 # The value of an option -> its small form, where one of these patterns fits it.
 SMALL = {
   "--data": ((r"npz:cifar10_train\.npz", "digits32-train"), (r"cifar10|imagenet|NAME|npz:.*", "digits32")),
-  "--suite": ((r"robustbench|oodrb|ares-bench", "basic"),),
+  "--suite": ((r"robustbench|oodrb", "basic"),),
   "--config": (
     (r"cifar10:([a-z-]+)", r"cifar10:\1,runlocal"),
     (r"nas:small", "nas:runlocal"),
@@ -59,7 +59,7 @@ SMALL = {
 MORE = (
   (r"jaxrobust (evaluate|attack|transfer|certify)(?!.*--(n|dry_run)\b)", "--n=4"),
   (r"jaxrobust train .*cifar10:", "--epochs=0.05"),
-  (r"jaxrobust (evaluate|transfer) .*--suite[ =](basic|cascade|audit)\b(?!.*--eps)", "--eps=8/255"),
+  (r"jaxrobust evaluate .*--suite[ =](basic|cascade|audit)\b(?!.*--eps)", "--eps=8/255"),
   (r"jaxrobust evaluate .*--suite[ =]audit(?!.*--full)", "--cheap=fgsm --full=pgd"),
 )
 
