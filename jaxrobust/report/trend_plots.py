@@ -129,10 +129,13 @@ def _boxes(plt: Any, zoo: Zoo, drops: Mapping[str, np.ndarray]) -> Any:
   style = {"markersize": 3, "markeredgecolor": COLORS[0]}
   places = list(range(len(names)))
   axes.bxp(statistics, positions=places, vert=False, widths=0.6, flierprops=style, medianprops={"color": COLORS[1]})
-  for fall in catastrophic({name: known[name] for name in names}, zoo.models):
-    place = (fall.drop, names.index(fall.shift))
-    axes.plot(*place, "o", color=COLORS[1], markersize=4)
-    axes.annotate(label(fall.model, 24), place, xytext=(0, 4), textcoords="offset points", fontsize=6, ha="center")
+  falls = catastrophic({name: known[name] for name in names}, zoo.models)
+  for shift in dict.fromkeys(fall.shift for fall in falls):
+    # One text for all of a shift, the worst last: names side by side would cover one another.
+    those = sorted((fall for fall in falls if fall.shift == shift), key=lambda fall: fall.drop)
+    axes.plot([fall.drop for fall in those], [names.index(shift)] * len(those), "o", color=COLORS[1], markersize=4)
+    text, place = ", ".join(label(fall.model, 24) for fall in those), (those[-1].drop, names.index(shift))
+    axes.annotate(label(text, 80), place, xytext=(4, 7), textcoords="offset points", fontsize=6, ha="right")
   axes.set_yticks(places, [label(name) for name in names])
   axes.set_xlabel("ID minus OOD, points")
   axes.set_title(label(f"{len(zoo)} models of {zoo.source or 'a table'}", 90), fontsize=6)
@@ -152,7 +155,8 @@ def _heat(plt: Any, found: Correlations) -> Any:
     value = values[row, column]
     # Also where there is no interval.
     unsure = row != column and not (found.low[row, column] > 0 or found.high[row, column] < 0)
-    color = "#777777" if unsure else "white" if abs(value) > 0.6 else "black"
+    dark = abs(value) > 0.6
+    color = ("#BBBBBB" if dark else "#777777") if unsure else "white" if dark else "black"
     axes.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=6, color=color)
   axes.set_title({"pearson": "Pearson's r", "kendall": "Kendall's τ"}[found.kind])
   return figure

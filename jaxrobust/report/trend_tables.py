@@ -117,9 +117,9 @@ def degradation_sheet(zoo: Zoo, pairs: Pairs) -> Sheet:
 
 
 def catastrophe_sheet(zoo: Zoo, pairs: Pairs) -> Sheet:
-  """Tabulates falls beyond Q3 + 1.5 IQR and 10 points above the median."""
+  """Tabulates falls beyond Q3 + 1.5 IQR and 10 points above the median and above 0."""
   rows = [dict(item._asdict()) for item in catastrophic(drops(zoo, pairs), zoo.models)]
-  title = f"Drops beyond Q3 + 1.5 IQR and 10 points above the median: {zoo_title(zoo)}"
+  title = f"Drops beyond Q3 + 1.5 IQR and 10 points above the median and above 0: {zoo_title(zoo)}"
   return Sheet("catastrophic", title, rows, ("model", "shift", "drop", "median"))
 
 

@@ -108,6 +108,10 @@ def test_drops_boxes_and_catastrophes():
   tight = np.full(60, 5.0) + 0.01 * rng.normal(size=60)
   tight[0] = 9
   assert 0 in box(tight).outliers and not catastrophic({"snow": tight}, models)
+  # Nor is it one to lose nothing under a shift that all others gain under.
+  gains = -20 + rng.normal(size=60)
+  gains[5] = 1
+  assert 5 in box(gains).outliers and not catastrophic({"recolor": gains}, models)
   shape = box(noise)
   plain = {key: np.quantile(noise, q) for key, q in (("q1", 0.25), ("median", 0.5), ("q3", 0.75))}
   assert {key: shape.plain()[key] for key in plain} == pytest.approx(plain) and shape.high < 46
