@@ -11,6 +11,7 @@ from ml_collections import ConfigDict
 from jaxrobust.cli.configuration import command_line, parse
 from jaxrobust.core.compilation import enable_compilation_cache
 from jaxrobust.core.errors import InputError
+from jaxrobust.core.terminal import say
 
 if TYPE_CHECKING:
   from jaxrobust.evaluation.job import RunOptions
@@ -151,7 +152,7 @@ def run_options(config: ConfigDict, **more: Any) -> RunOptions:
   from jaxrobust.engine.options import EngineOptions
   from jaxrobust.evaluation.job import RunOptions
 
-  process, processes = process_share(config.distributed, config.processes)
+  process, processes = process_share(config.distributed, config.processes, alone=True)
   return RunOptions(
     EngineOptions.for_platform(config.batch_size or None),
     seed=config.seed,
@@ -184,9 +185,9 @@ def print_summary(out: str, report: Report) -> None:
     print_metrics(title, summary["metrics"], summary.get("units"))
     print_findings(report)
     for line in missing_lines(report.missing):
-      print(line)
+      say(line)
     for finding in summary["findings"]:
-      print(f"{finding['kind']}: {finding['cell']}, {finding['examples']} examples: {finding['text']}")
+      say(f"{finding['kind']}: {finding['cell']}, {finding['examples']} examples: {finding['text']}")
     print(f"summary: {write_summary(out, report, summary)}")
   else:
     part = report.suite.parts[0]

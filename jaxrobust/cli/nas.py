@@ -22,6 +22,7 @@ from jaxrobust.cli.configuration import parse
 from jaxrobust.cli.evaluate import run_options
 from jaxrobust.core.compilation import enable_compilation_cache
 from jaxrobust.core.errors import InputError
+from jaxrobust.core.reading import loads, read_text, reading
 from jaxrobust.core.registry import unknown_name
 
 if TYPE_CHECKING:
@@ -272,7 +273,10 @@ def _figures(argv: list[str]) -> int:
   from jaxrobust.report.nas_plots import read_confusions, write_nas_figures
 
   table = load_table(folder, config.table)
-  rows = [json.loads(line) for line in Path(config.measured).read_text().splitlines()] if config.measured else []
+  rows: list[Any] = []
+  if config.measured:
+    with reading(f"{config.measured}: not the lines that `nas measure` writes"):
+      rows = [dict(loads(line)) for line in read_text(config.measured).splitlines()]
   confusions = read_confusions(folder, config.table)
   drawn = write_nas_figures(table, config.out, objective=config.objective, confusions=confusions, measures=rows)
   print(f"{len(drawn)} figures in {config.out}: {', '.join(drawn)}")

@@ -148,7 +148,7 @@ def _specs(config: ConfigDict) -> list[TransferSpec]:
     if set_too:
       raise InputError(f"suite {config.suite!r} sets its own attacks; leave out --{set_too[0]}")
     return transfer_suite(config.suite, config.data)
-  budgets = tuple(Budget.parse(text) for text in str(config.eps).split(","))
+  budgets = tuple(Budget.parse(text, config.norm) for text in str(config.eps).split(","))
   entry = attack_entry(config.attack, budgets[0], norm=config.norm, **config.options.to_dict())
   return [TransferSpec(targeted(entry) if config.targeted else entry, budgets, _steps(config.steps))]
 

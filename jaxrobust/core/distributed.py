@@ -15,15 +15,25 @@ HEARTBEAT_SECONDS = 30
 CHOSEN = "JAX_LOCAL_DEVICE_IDS"
 
 
-def process_share(distributed: bool, expected: int = 0) -> tuple[int, int]:
+def process_share(distributed: bool, expected: int = 0, alone: bool = False) -> tuple[int, int]:
   """(this process, number of processes); joins JAX's distributed runtime when asked to.
 
   Slurm, Kubernetes and Cloud TPU are detected by JAX. Elsewhere set JAX_COORDINATOR_ADDRESS,
   JAX_NUM_PROCESSES and JAX_PROCESS_ID. Another number of processes than expected (0 for any) is an error.
+
+  Args:
+    alone: each process goes its own way from here, and leaves the runtime once all have met: JAX would abort those
+      that are left when one of them ends for whatever reason.
   """
   if distributed:
     _join()
   process, processes = (jax.process_index(), jax.process_count()) if distributed else (0, 1)
+  if distributed:
+    if alone:
+      jax.distributed.shutdown()
+    count = jax.local_device_count()
+    print(f"process {process} of {processes}: {count} local devices", file=sys.stderr, flush=True)
+    _check_gpus()
   if expected and expected != processes:
     raise InputError(f"{expected} processes were asked for, but {processes} take part")
   return process, processes
@@ -43,11 +53,6 @@ def _join() -> None:
     except (ValueError, RuntimeError) as error:
       reason = first_line(error)
       raise InputError(f"cannot join the distributed runtime: {reason}") from error
-  print(
-    f"process {jax.process_index()} of {jax.process_count()}: {jax.local_device_count()} local devices",
-    file=sys.stderr,
-  )
-  _check_gpus()
 
 
 def _devices() -> list[int] | None:

@@ -57,10 +57,13 @@ class Machine:
     self.stack: list[Any] = []
     self.memo: dict[int, Any] = {}
     self.handed = 0
+    self.texts = 0
+    self.position = 0  # Bytes of the pickle so far.
 
   def load(self, file: BinaryIO) -> Any:
     """Returns the value of the pickle that begins here; the file is left at its end."""
-    for count, (opcode, argument, _) in enumerate(pickletools.genops(file)):
+    for count, (opcode, argument, position) in enumerate(pickletools.genops(file)):
+      self.position = position or 0
       if count > MOST_OPCODES:
         raise CorruptFileError("the pickle is longer than that of any checkpoint")
       if opcode.name == "STOP":
@@ -177,7 +180,9 @@ class Machine:
       raise CorruptFileError(f"the pickle calls a {type(function).__name__}")
     # One long list can be handed to a function again and again.
     self.handed += sum(len(part) for part in arguments if isinstance(part, list | tuple | dict))
-    if self.handed > MOST_ENTRIES:
+    self.texts += sum(len(part) for part in arguments if isinstance(part, str | bytes))
+    # A text of an honest pickle stands in it as often as a function takes it.
+    if self.handed > MOST_ENTRIES or self.texts > MOST_ENTRIES + 2 * self.position:
       raise CorruptFileError(f"the pickle hands over more than {MOST_ENTRIES} entries")
     return function.function(*arguments)
 

@@ -28,6 +28,7 @@ LONGEST_SIDES = 64
 _SIXTEEN_BITS = ("I;16", "I;16B", "I;16L", "I;16N", "I")
 _KNOWN = ("1", "L", "P", "RGB", "RGBA", "LA", "PA", "CMYK", "YCbCr", *_SIXTEEN_BITS)
 ALPHA = ("refuse", "drop")
+_ROWS = 64
 
 
 def load_formats() -> None:
@@ -77,6 +78,10 @@ def _check_header(picture: Image) -> None:
     raise CorruptFileError(f"a picture of {width}x{height}, more than {MOST_PIXELS} pixels")
   if max(width, height) > LONGEST_SIDES * min(width, height):
     raise CorruptFileError(f"a picture of {width}x{height}, longer than {LONGEST_SIDES} times its width")
+  # Grey levels are rounded below; of colors Pillow keeps the high byte.
+  tiles = vars(picture).get("tile", ())
+  if picture.mode not in _SIXTEEN_BITS and any(";16" in str(tile[-1]) for tile in tiles):
+    raise CorruptFileError("a picture of several channels of 16 bits, which would be cut to 8: convert it first")
   if picture.mode not in _KNOWN:
     raise CorruptFileError(f"a picture in Pillow's mode {picture.mode}, which is not read")
 
@@ -84,18 +89,27 @@ def _check_header(picture: Image) -> None:
 def _to_rgb(picture: Image, alpha: str) -> Image:
   from PIL import Image
 
-  if picture.mode in _SIXTEEN_BITS:
-    levels = np.asarray(picture).astype(np.int64)
-    if levels.min() < 0 or levels.max() > 65535:
-      raise CorruptFileError("grey levels beyond 16 bits")
-    return Image.fromarray(((levels + 128) // 257).astype(np.uint8)).convert("RGB")
   if alpha == "refuse" and _is_transparent(picture):
     raise CorruptFileError("it has transparent pixels; put it on a background of your choice")
+  if picture.mode in _SIXTEEN_BITS:
+    return Image.fromarray(_eight_bits(np.asarray(picture))).convert("RGB")
   return picture.convert("RGB")
+
+
+def _eight_bits(levels: np.ndarray) -> np.ndarray:
+  """Returns the nearest of 256 levels, a few rows at a time: whole pictures of wider integers take gigabytes."""
+  if levels.min() < 0 or levels.max() > 65535:
+    raise CorruptFileError("grey levels beyond 16 bits")
+  nearest, found = ((np.arange(2**16) + 128) // 257).astype(np.uint8), np.empty(levels.shape, np.uint8)
+  for row in range(0, len(levels), _ROWS):
+    found[row : row + _ROWS] = nearest[levels[row : row + _ROWS]]
+  return found
 
 
 def _is_transparent(picture: Image) -> bool:
   if not picture.mode.endswith("A") and "transparency" not in picture.info:
     return False
+  if picture.mode in _SIXTEEN_BITS:
+    return bool(np.any(np.asarray(picture) == picture.info["transparency"]))
   lowest, _ = picture.convert("RGBA").getchannel("A").getextrema()
   return lowest < 255  # type: ignore[operator]

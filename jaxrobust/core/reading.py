@@ -192,6 +192,9 @@ class Archive:
     if size > self._left:
       grown = f"{name!r} would grow to {size} bytes, more than {MOST_GROWTH} times the file"
       raise CorruptFileError(f"{self._what} ({grown})")
+    if self._members[name].compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+      # Python unpacks these without a bound, whatever size the member says it has.
+      raise CorruptFileError(f"{self._what} ({name!r} is neither stored nor deflated)")
     self._left -= size
     with reading(self._what):
       return self._zip.open(name)

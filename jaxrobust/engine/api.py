@@ -92,11 +92,15 @@ class ExampleArrays(NamedTuple):
 def resolve_eps(schedule: Schedule, eps: str | float | Budget | None) -> float:
   """The budget as a number; only minimal attacks may go without one, and then search without bound."""
   if eps is not None:
-    threat = schedule.stages[0].attack.threat.name if schedule.stages else ""  # A clean pass has none.
-    return Budget.parse(eps, threat).value
+    return _as_number(schedule, eps)
   if not schedule.minimal:
     raise InputError("this attack works within a budget: pass eps, for example eps='8/255'")
   return float("inf")
+
+
+def _as_number(schedule: Schedule, eps: str | float | Budget) -> float:
+  threat = schedule.stages[0].attack.threat.name if schedule.stages else ""  # A clean pass has none.
+  return Budget.parse(eps, threat).value
 
 
 def search_eps(schedule: Schedule, eps: float | None) -> float:
@@ -199,7 +203,7 @@ def attack_images(
       samples=samples,
       verdict_samples=verdict_samples,
       options=options,
-      budgets=[Budget.parse(one).value for one in budgets],
+      budgets=[_as_number(schedule, one) for one in budgets],
       start_pool=pool,
       start_classes=None if targets is None else np.unique(source.targets).tolist(),
     )

@@ -7,13 +7,15 @@ The arrays of ImageNet-S itself are read where they lie below the folder of all 
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from jaxrobust.core.errors import CorruptFileError, InputError, first_line
+from jaxrobust.core.errors import CorruptFileError, InputError
+from jaxrobust.core.reading import read_file, read_npy, reading
 from jaxrobust.data.catalogue import data_root
 from jaxrobust.data.encoded import EncodedSource
 from jaxrobust.data.source import DataSource, Ids, SourceView, as_floats
@@ -71,10 +73,9 @@ class StoredSystemSource(SourceView):
 
   def _read(self, file: str) -> np.ndarray:
     path = self.folder / f"{file.rpartition('/')[2]}.npy"
-    try:
-      image = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-      raise CorruptFileError(f"{path} cannot be read: {first_line(error)}") from None
+    data = read_file(path)
+    with reading(f"{path} cannot be read"):
+      image = read_npy(io.BytesIO(data), len(data))
     if image.ndim == 3 and image.shape[0] == 3 != image.shape[2]:
       image = image.transpose(1, 2, 0)
     if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3:

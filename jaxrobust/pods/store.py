@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxrobust.core.files import atomic_write
+from jaxrobust.core.reading import loads, read_text
 from jaxrobust.pods.measure import PodRow
 
 FILE = "programs.jsonl"
@@ -54,12 +55,11 @@ def _key(row: PodRow) -> tuple[Any, ...]:
 def read_rows(path: Path) -> list[PodRow]:
   """Reads rows; a line that was cut off by a stop is left out."""
   known, rows = {item.name for item in fields(PodRow)}, []
-  for line in path.read_text().splitlines():
+  for line in read_text(path).splitlines():
     try:
-      entry = json.loads(line)
-    except ValueError:
+      rows.append(PodRow(**{name: value for name, value in loads(line).items() if name in known}))
+    except (AttributeError, TypeError, ValueError):
       continue
-    rows.append(PodRow(**{name: value for name, value in entry.items() if name in known}))
   return rows
 
 

@@ -32,6 +32,15 @@ def in_slurm(monkeypatch, tasks: str, gpus: str = "", node: int = 0, seen: int =
     monkeypatch.setattr(jax, "local_device_count", lambda: seen)
 
 
+def test_processes_that_go_their_own_ways_leave_the_runtime(joined, monkeypatch):
+  left = []
+  monkeypatch.setattr(jax.distributed, "shutdown", lambda: left.append(True))
+  process_share(distributed=True)
+  assert not left
+  process_share(distributed=True, alone=True)
+  assert left == [True]
+
+
 def test_a_dead_process_is_noticed_within_a_minute(joined):
   process_share(distributed=True)
   assert joined["heartbeat_timeout_seconds"] <= 45

@@ -3,6 +3,7 @@
 import io
 import os
 import struct
+import tracemalloc
 import zlib
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from PIL import Image
 
 from jaxrobust.core.errors import CorruptFileError, InputError, JaxrobustError
+from jaxrobust.core.pictures import _eight_bits
 from jaxrobust.data.encoded import FolderStore
 from jaxrobust.data.registry import load_data
 from tests.assault import weights
@@ -23,12 +25,17 @@ def png(array, **options):
   return file.getvalue()
 
 
+def raw_png(width, height, body, bits=8, kind=2, *more):
+  """A picture of any size, from its parts; `more` are further chunks."""
+  chunk = lambda name, data: struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+  head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, bits, kind, 0, 0, 0))
+  parts = [head, *(chunk(*one) for one in more), chunk(b"IDAT", zlib.compress(body)), chunk(b"IEND", b"")]
+  return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
+
+
 def huge_png(width, height):
   """A header of a picture of any size, and no pixels."""
-  chunk = lambda kind, data: struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-  body = zlib.compress(bytes(1000))
-  head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-  return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", body) + chunk(b"IEND", b"")
+  return raw_png(width, height, bytes(1000))
 
 
 @pytest.fixture
@@ -60,6 +67,28 @@ def test_a_16_bit_gradient_keeps_its_levels(put):
   gradient = np.linspace(0, 65535, 256).astype(np.uint16)[None].repeat(256, 0)
   images = take(put(png(gradient)))
   assert images.min() < 0.1 and images.max() > 0.9 and abs(images.mean() - 0.5) < 0.01
+
+
+@pytest.mark.parametrize(("kind", "channels"), [(2, 3), (4, 2), (6, 4)])
+def test_16_bits_of_several_channels_are_not_cut_to_8(put, kind, channels):
+  body = 256 * (b"\0" + 256 * channels * b"\x01\xfe")
+  with pytest.raises(CorruptFileError, match="several channels of 16 bits, which would be cut to 8"):
+    take(put(raw_png(256, 256, body, 16, kind)))
+
+
+def test_a_large_picture_of_16_bits_takes_a_few_times_its_pixels():
+  levels = np.full((4096, 4096), 257, np.uint16)
+  tracemalloc.start()
+  found = _eight_bits(levels)
+  peak = tracemalloc.get_traced_memory()[1]
+  tracemalloc.stop()
+  assert (found == 1).all() and peak <= 2 * found.nbytes
+
+
+def test_16_bits_of_grey_may_be_transparent(put):
+  body = 256 * (b"\0" + 256 * b"\x01\xfe")
+  with pytest.raises(CorruptFileError, match="transparent pixels"):
+    take(put(raw_png(256, 256, body, 16, 0, (b"tRNS", b"\x01\xfe"))))
 
 
 def test_transparent_pictures_are_refused_and_opaque_ones_read(put):

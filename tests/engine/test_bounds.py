@@ -14,6 +14,7 @@ from jaxrobust.engine.options import EngineOptions
 
 CASES = [
   ({"eps": 8}, "did you mean 8/255"),
+  ({"budgets": ["4/255", 8]}, "did you mean 8/255"),
   ({"eps": "1e999999999"}, "is not a number or a fraction"),
   ({"seed": "a"}, "the seed must be a whole number, got 'a'"),
   ({"seed": None}, "the seed must be a whole number, got None"),

@@ -12,6 +12,7 @@ from jaxrobust.analysis.zoo_cells import read_cells
 from jaxrobust.core.errors import CorruptFileError, StorageError
 from jaxrobust.results import load_results
 from jaxrobust.results.exchange import export_results, import_results
+from jaxrobust.results.exchange.leaderboard import _table
 
 NAME = "oodrobustbench-leaderboard"
 FILE = "oodrobustbench_cifar10_Linf.csv"
@@ -69,3 +70,9 @@ def test_other_files_are_refused_in_one_line(tmp_path, name, text, reason):
 def test_a_file_that_is_not_there(tmp_path):
   with pytest.raises(StorageError, match="no such file"):
     import_results(NAME, tmp_path / "none.csv", tmp_path / "r")
+
+
+def test_names_that_spreadsheets_would_run_are_neutralized():
+  row = {"ID clean acc.": 90.0, "ID robust acc.": 50.0}
+  text = _table({"m": row}, {"m": ("=cmd|'/c calc'!A0", "\x1b[2J@x")})
+  assert ",'=cmd|" in text and "\x1b" not in text

@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from jaxrobust.core.condition import parse_corruption
-from jaxrobust.core.errors import InputError
+from jaxrobust.core.errors import CorruptFileError, InputError
 from jaxrobust.core.files import atomic_write
-from jaxrobust.core.reading import read_json
+from jaxrobust.core.reading import read_json, reading
+from jaxrobust.core.terminal import say
 from jaxrobust.evaluation.studies.evaluator import RESULTS_FOLDER, EvalSpec
 from jaxrobust.evaluation.studies.runs import MODELS_FOLDER
 from jaxrobust.results import Result, load_results
@@ -39,7 +40,10 @@ def read_index(out: str | Path) -> dict[str, Any]:
   path = Path(out) / STUDY_FILE
   if not path.exists():
     raise InputError(f"{out} holds no study: there is no {STUDY_FILE}")
-  return read_json(path)
+  index = read_json(path)
+  if not isinstance(index, dict) or not {"judging", "runs"} <= index.keys():
+    raise CorruptFileError(f"{path}: not the index of a study")
+  return index
 
 
 def network_metrics(results: Sequence[Result], judging: Mapping[str, Any]) -> dict[str, float]:
@@ -71,18 +75,19 @@ def suite_metrics(folder: Path) -> dict[str, float]:
   """Returns the metrics in the summaries of a network; what is partial is no number to compare."""
   found: dict[str, float] = {}
   for path in sorted(folder.glob("*.summary.json")):
-    document = json.loads(path.read_text())
-    for name, value in document["metrics"].items():
-      number = (None if "of" in value else value.get("value")) if isinstance(value, dict) else value
-      if isinstance(number, float | int):
-        found[name] = float(number)
+    document = read_json(path)
+    with reading(f"{path}: not a summary"):
+      for name, value in dict(document["metrics"]).items():
+        number = (None if "of" in value else value.get("value")) if isinstance(value, dict) else value
+        if isinstance(number, float | int):
+          found[name] = float(number)
   return found
 
 
 def _cells_of(name: str, root: Path) -> list[Result]:
   """Reads the cells of one network."""
   folder = root / safe_name(name)
-  return list(load_results(folder, on_error=print)) if folder.is_dir() else []
+  return list(load_results(folder, on_error=say)) if folder.is_dir() else []
 
 
 def study_rows(out: str | Path, known: dict[str, dict[str, float]] | None = None) -> list[dict[str, Any]]:

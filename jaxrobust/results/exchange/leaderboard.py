@@ -18,6 +18,7 @@ from pathlib import Path
 
 from jaxrobust.core.errors import CorruptFileError, StorageError
 from jaxrobust.core.reading import LARGEST_TEXT, read_file
+from jaxrobust.core.terminal import csv_text
 from jaxrobust.results.cell import Result
 from jaxrobust.results.exchange.common import EXAMPLES, NORMS, OTHERS, Record, describe, fraction
 
@@ -114,6 +115,6 @@ def _table(models: dict[str, dict[str, float]], abouts: dict[str, tuple[str, str
     both = {"OOD-D robust acc.", "OOD-T robust acc."} <= set(row)
     texts = {column: f"{value:.2f}%" for column, value in row.items()}
     middle = [f"{mean(row):.2f}%" if both else "", *(texts.get(column, "") for column in list(COLUMNS)[2:])]
-    title, arch = abouts[model]
+    title, arch = map(csv_text, abouts[model])
     writer.writerow([rank, title, texts["ID clean acc."], texts["ID robust acc."], *middle, arch])
   return buffer.getvalue()
