@@ -164,6 +164,22 @@ def _partial(path: Path, chance: np.random.Generator, number: int) -> Path:
   return path
 
 
+def _study(path: Path, chance: np.random.Generator, number: int) -> Path:
+  folder = path / "results" / "m"
+  folder.mkdir(parents=True)
+  judging = {"data": "d", "norm": "linf", "eps": "8/255", "corruptions": ["fog"], "severities": [1], "suite": "basic"}
+  run = {"name": "m", "group": "g", "against": "", "judged": True}
+  index = {"study": "s", "judging": judging, "runs": [run, dict(run, group="h", against="g")]}
+  summary = {"suite": "basic", "metrics": {"accuracy": 0.5, "rest": {"value": 0.5, "of": 3}}}
+  row = {"program": "p", "arch": "a", "dtype": "float32", "precision": "highest", "slice": "v5e:2x2", "rows": 8}
+  files = {path / "study.json": index, folder / "x.summary.json": summary, path / "programs.jsonl": row}
+  for at, (file, value) in enumerate(files.items()):
+    hurt = number % 3 == at
+    text = json.dumps(mutated(value, random.Random(number)) if hurt else value).encode()
+    file.write_bytes(weights.damaged(text, chance) if hurt and number % 2 else text)
+  return path
+
+
 MAKERS = {
   "weights": _weights,
   "npz": _npz,
@@ -176,6 +192,7 @@ MAKERS = {
   "partial": _partial,
   "exchange": _exchange,
   "log": _log,
+  "study": _study,
   "table": _table,
   "budget": _budget,
 }

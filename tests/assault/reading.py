@@ -34,6 +34,16 @@ def _cell(path: str) -> None:
   write_report(path, Path(path) / "site")
 
 
+def _study(path: str) -> None:
+  from jaxrobust.evaluation.studies.rows import study_rows
+  from jaxrobust.pods.store import read_rows
+  from jaxrobust.report.report import write_report
+
+  read_rows(Path(path) / "programs.jsonl")
+  write_report(f"{path}/results", Path(path) / "site")
+  study_rows(path)
+
+
 def _archive(path: str) -> None:
   from jaxrobust.data.encoded import EncodedSource, TarStore
 
@@ -93,6 +103,8 @@ def read(kind: str, path: str) -> None:
     from jaxrobust.training.logs import read_log
 
     read_log(path)
+  elif kind == "study":
+    _study(path)
   elif kind == "table":
     from jaxrobust.analysis.zoo import read_csv
 

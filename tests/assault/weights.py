@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import functools
 import io
 import json
@@ -57,6 +58,27 @@ def zeros_member(name: str, size: int, claimed: int | None = None) -> bytes:
   local = b"PK\x03\x04" + common + raw + packed
   central = b"PK\x01\x02" + struct.pack("<H", 20) + common + struct.pack("<HHHII", 0, 0, 0, 0, 0) + raw
   return local + central + b"PK\x05\x06" + struct.pack("<HHHHIIH", 0, 0, 1, 1, len(central), len(local), 0)
+
+
+def bzip2_member(name: str, size: int, claimed: int) -> bytes:
+  """A zip file whose one member is `size` zeros, packed as Python unpacks without a bound."""
+  block = bz2.compress(bytes(2**26))
+  file = io.BytesIO()
+  with zipfile.ZipFile(file, "w") as archive:
+    archive.writestr(name, block * (size // 2**26))
+  data = file.getvalue()
+  for head, at in ((b"PK\x03\x04", 8), (b"PK\x01\x02", 10)):
+    start = data.index(head) if at == 8 else data.rindex(head)
+    data = data[: start + at] + struct.pack("<H", 12) + data[start + at + 2 :]
+    data = data[: start + at + 14] + struct.pack("<I", claimed) + data[start + at + 18 :]
+  return data
+
+
+def encoded_text(length: int, times: int) -> bytes:
+  """A pickle in which one text is encoded again and again."""
+  text = b"X" + struct.pack("<I", length) + b"a" * length
+  call = b"h\x00h\x01X\x06\x00\x00\x00latin1\x86R"
+  return b"\x80\x02c_codecs\nencode\nq\x00" + text + b"q\x01(" + times * call + b"l."
 
 
 def npy(shape: object, data: bytes = b"", descr: str = "'<f4'", extra: str = "") -> bytes:
@@ -131,6 +153,8 @@ def bombs() -> dict[str, bytes]:
     "pickle-bomb": zeros_member("x/data.pkl", GIB),
     "npz-bomb": zeros_member("a.npy", GIB),
     "npz-liar": zeros_member("a.npy", 2**26, claimed=100),
+    "npz-bzip2-liar": bzip2_member("a.npy", GIB, claimed=100),
+    "pickle-encoded": torch_zip(encoded_text(2**16, 300_000)),
     "npz-shape": npz(a=npy((2**40,))),
     "npz-token": npz(a=npy("(1,", b"")),
     "npz-deep": npz(a=npy("(" * 3000 + "1" + ",)" * 3000)),

@@ -96,15 +96,19 @@ def study_rows(out: str | Path, known: dict[str, dict[str, float]] | None = None
   Curves over epochs are those of the held-out examples (ARES-Bench's figure 6), where some were held out.
   `known` remembers the metrics of networks with all their cells, so that these are read once when it is passed again.
   """
-  index, root = read_index(out), Path(out) / RESULTS_FOLDER
-  spec = index["judging"]
+  index = read_index(out)
+  with reading(f"{Path(out) / STUDY_FILE}: not the index of a study"):
+    return _rows(index, Path(out), {} if known is None else known)
+
+
+def _rows(index: Mapping[str, Any], out: Path, known: dict[str, dict[str, float]]) -> list[dict[str, Any]]:
+  spec, root = index["judging"], out / RESULTS_FOLDER
   whole = len(METRICS) - (not spec["corruptions"] or not spec["severities"])
-  known = {} if known is None else known
   groups: dict[str, dict[str, Any]] = {}
   for run in index["runs"]:
     if run["judged"]:
       group = groups.setdefault(run["group"], {"group": run["group"], "against": run["against"], "runs": []})
-      log = read_log(Path(out) / MODELS_FOLDER / run["name"] / "train.jsonl")
+      log = read_log(out / MODELS_FOLDER / run["name"] / "train.jsonl")
       seconds = sum(entry.get("seconds", 0.0) for entry in log)
       metrics = known.get(run["name"]) or network_metrics(_cells_of(run["name"], root), spec)
       if len(metrics) == whole:
