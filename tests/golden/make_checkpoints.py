@@ -165,6 +165,8 @@ def build(row: Row) -> torch.nn.Module:
       tensor.copy_(0.5 + torch.rand(tensor.shape, generator=generator))
     elif key.endswith("running_mean") or (key.endswith("bias") and tensor.ndim == 1):
       tensor.copy_(0.1 * torch.randn(tensor.shape, generator=generator))
+    elif key.endswith("weight") and not tensor.any():  # Heads that start at zero would hide all before them.
+      tensor.copy_(0.05 * torch.randn(tensor.shape, generator=generator))
     elif key.endswith(("gamma", "layer_scale", "grn.weight")):
       tensor.copy_(0.2 + 0.1 * torch.randn(tensor.shape, generator=generator))
   return NORMALIZATIONS.get(row.wrap, lambda network: network)(network).eval()
