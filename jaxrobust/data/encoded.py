@@ -80,18 +80,19 @@ class FolderStore:
         raise InputError(f"{self.root} has a file whose name is no plain text: {name!a}")
       if inside:
         if entry.is_symlink():
-          self._check_link(name)
+          self.check_link(name)
         yield from self._pictures(entry.path, f"{name}/", above | {real})
       elif name.lower().endswith(EXTENSIONS):
         yield name
 
-  def _check_link(self, name: str) -> None:
+  def check_link(self, name: str) -> None:
+    """Raises InputError for a file of the folder that is a link out of it, unless such links are followed."""
     real = os.path.realpath(os.path.join(self._top, name))
     if os.path.commonpath([self._top, real]) != self._top and os.environ.get(FOLLOW_LINKS) != "1":
       raise InputError(f"{self.root / name} leads out of its folder; {FOLLOW_LINKS}=1 follows such links")
 
   def read(self, name: str) -> bytes:
-    self._check_link(name)
+    self.check_link(name)
     data = read_if_there(self.root / name, LARGEST_PICTURE)
     if data is None:
       raise CorruptFileError(f"{self.root / name} cannot be read: there is no such file")
@@ -281,7 +282,7 @@ def image_folder(
   files = [file for file in store.names if "/" in file]
   found = sorted({file.split("/")[0] for file in files})
   if classes is None:
-    classes = _listed_classes(store.root) or found
+    classes = _listed_classes(store) or found
     if all(folder.isdecimal() for folder in found) and classes == found:
       classes = [str(number) for number in range(max(map(int, found), default=-1) + 1)]
   order = {c: i for i, c in enumerate(classes)}
@@ -295,8 +296,10 @@ def image_folder(
   )
 
 
-def _listed_classes(root: Path) -> list[str]:
+def _listed_classes(store: FolderStore) -> list[str]:
   """Returns the lines of `classes.txt`, where a folder has one: all classes of the network, in its order."""
+  root = store.root
+  store.check_link(CLASSES)
   text = read_if_there(root / CLASSES, LARGEST_TEXT)
   if text is None:
     return []

@@ -134,6 +134,14 @@ def test_devices_fifos_dangling_and_leading_links_are_refused(put, tmp_path, mon
       take(name)
 
 
+def test_a_list_of_classes_may_not_be_a_link_out_of_its_folder(put, tmp_path):
+  name = put(png(np.zeros((256, 256, 3), np.uint8)))
+  (tmp_path / "elsewhere").write_text("a\nb\n")
+  os.symlink(tmp_path / "elsewhere", tmp_path / "set" / "classes.txt")
+  with pytest.raises(InputError, match="leads out of its folder"):
+    load_data(name)
+
+
 def test_a_link_back_up_is_no_endless_folder(tmp_path):
   (tmp_path / "a").mkdir()
   (tmp_path / "a" / "x.png").write_bytes(b"")
