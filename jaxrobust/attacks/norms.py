@@ -18,6 +18,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
+from jaxrobust.core.summation import ordered_sum
 from jaxrobust.core.threat import norm_distance as distance
 from jaxrobust.core.threefry import unrolled
 from jaxrobust.core.types import Array
@@ -30,7 +31,8 @@ def normalize(norm: str, grad: Array) -> Array:
   """`grad` scaled to norm 1, whatever its size; zero stays exactly zero."""
   scale = jnp.max(jnp.abs(grad))
   unit = grad / jnp.where(scale > 0, scale, 1.0)
-  size = distance(norm, unit)
+  # The largest entry is 1 by now, and needs no scaling of its own.
+  size = jnp.sqrt(ordered_sum(jnp.square(unit))) if norm == "l2" else distance(norm, unit)
   return unit / jnp.where(size > 0, size, 1.0)
 
 
