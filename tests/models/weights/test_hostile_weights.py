@@ -15,7 +15,7 @@ from tests.models.weights.torch_files import tensor, zip_file
 
 BOMBS = weights.bombs()
 # A memo of one entry with a large number, keys that are dropped, and an older file without tensors, are odd but small.
-HARMLESS = ("memo", "key-tuple-60", "key-tuple-deep", "legacy-count")
+HARMLESS = ("memo", "key-tuple-60", "key-tuple-deep", "legacy-count", "pickle-encoded")
 
 
 def peak():
