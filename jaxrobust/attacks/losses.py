@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrobust.core.errors import InputError
-from jaxrobust.core.largest import largest, value_at
+from jaxrobust.core.largest import largest_value, value_at
 from jaxrobust.core.registry import Registry
 from jaxrobust.core.types import Array, Problem
 
@@ -77,7 +77,7 @@ def bind(name: str | Callable[[Array], Array], problem: Problem) -> Callable[[Ar
 
 def best_other(logits: Array, index: Array) -> Array:
   """The largest logit but for `index`."""
-  return largest(jnp.where(jnp.arange(logits.shape[-1]) == index, -jnp.inf, logits))
+  return largest_value(jnp.where(jnp.arange(logits.shape[-1]) == index, -jnp.inf, logits))
 
 
 @_loss("ce", 2, "optional")
@@ -111,7 +111,7 @@ def margin(logits: Array, label: Array, target: Array) -> Array:
 @_loss("cw", 2, "optional")
 def carlini_wagner(logits: Array, label: Array, target: Array, confidence: float = 0.0) -> Array:
   """The margin, but no more than `confidence`: f6 of Carlini and Wagner 2017 (arXiv:1608.04644), negated."""
-  # Not jnp.minimum, whose gradient asks which of both the smaller one equals; see `largest`.
+  # Not jnp.minimum, whose gradient asks which of both the smaller one equals; see `largest_value`.
   gain = margin(logits, label, target)
   return jnp.where(gain <= confidence, gain, confidence)
 

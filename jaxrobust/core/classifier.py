@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrobust.core.errors import InputError, first_line
-from jaxrobust.core.largest import largest
+from jaxrobust.core.largest import largest_value
 from jaxrobust.core.modules import LinenApply, NnxApply, evaluation_arguments, is_nnx, nnx_apply, refuse_module
 from jaxrobust.core.spelling import accepts_old_names
 from jaxrobust.core.types import Array
@@ -217,7 +217,7 @@ class _ChoiceApply:
     most = max(map(len, self.choices))
     # A choice of fewer classes repeats its first, which changes no maximum.
     columns = np.array([choice + choice[:1] * (most - len(choice)) for choice in self.choices])
-    return largest(self.apply(variables, images, key)[..., columns])
+    return largest_value(self.apply(variables, images, key)[..., columns])
 
 
 def choosing(classifier: Classifier, choices: tuple[tuple[int, ...], ...]) -> Classifier:

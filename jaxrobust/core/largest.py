@@ -8,7 +8,7 @@ import jax.numpy as jnp
 Array = jax.Array
 
 
-def largest(values: Array) -> Array:
+def largest_value(values: Array) -> Array:
   """Returns the largest value of the last axis; its gradient is that of the first such value.
 
   JAX's own goes to what equals the maximum. Where XLA computes the values twice, as it does to fuse them into several
@@ -16,7 +16,7 @@ def largest(values: Array) -> Array:
   on some processors and at some batch sizes.
 
   Example:
-    >>> jax.value_and_grad(largest)(jnp.array([1.0, 3.0, 3.0]))
+    >>> jax.value_and_grad(largest_value)(jnp.array([1.0, 3.0, 3.0]))
     (Array(3., dtype=float32), Array([0., 1., 0.], dtype=float32))
   """
   return value_at(values, jnp.argmax(values, -1))

@@ -1,10 +1,8 @@
 """Readers of files from anywhere: bounded by what a file holds, one line for what is wrong with it."""
 
-import bz2
 import io
 import json
 import pickle
-import struct
 import zipfile
 
 import numpy as np
@@ -16,6 +14,7 @@ from jaxrobust.core.reading import read_npz
 from jaxrobust.evaluation.studies.rows import read_index, suite_metrics
 from jaxrobust.pods.measure import PodRow
 from jaxrobust.pods.store import read_rows
+from tests.assault import weights
 
 
 @pytest.mark.parametrize("packing", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
@@ -29,26 +28,14 @@ def test_members_that_python_unpacks_without_a_bound_are_not_unpacked(packing):
 
 
 def test_a_small_member_may_not_hold_a_large_stream():
-  """The sizes that a member claims are those of a small array; its stream is of 20 MiB."""
-  stream = bz2.compress(bytes(20 * 2**20))
-  head = struct.pack("<4sHHHHHIIIHH", b"PK\3\4", 46, 0, 12, 0, 0, 0, len(stream), 228, 5, 0) + b"a.npy" + stream
-  entry = struct.pack("<4sHHHHHHIIIHHHHHII", b"PK\1\2", 46, 46, 0, 12, 0, 0, 0, len(stream), 228, 5, 0, 0, 0, 0, 0, 0)
-  tail = struct.pack("<4sHHHHIIH", b"PK\5\6", 0, 0, 1, 1, len(entry) + 5, len(head), 0)
+  """The size that a member claims is that of a small array; its stream is of 64 MiB."""
   with pytest.raises(CorruptFileError, match="neither stored nor deflated"):
-    read_npz(head + entry + b"a.npy" + tail, "some.npz")
-
-
-def encoded(text: str, times: int) -> bytes:
-  """A pickle that has one text encoded again and again."""
-  begin = b"\x80\x02" + b"c_codecs\nencode\nq\0(" + b"X" + struct.pack("<I", len(text)) + text.encode() + b"q\1"
-  call = b"h\0h\1X\x06\0\0\0latin1\x86R"
-  return begin + b"0" + b"(" + times * call + b"l."
+    read_npz(weights.bzip2_member("a.npy", 2**26, claimed=228), "some.npz")
 
 
 def test_a_text_is_encoded_as_often_as_it_is_there():
-  data = encoded("a" * 2**16, 2000)
   with pytest.raises(CorruptFileError, match="hands over more"):
-    read_array_pickle(data)
+    read_array_pickle(weights.encoded_text(2**16, 2000))
 
 
 def test_arrays_for_an_older_python_are_read():

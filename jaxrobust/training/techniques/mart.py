@@ -15,7 +15,7 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 
-from jaxrobust.core.largest import largest
+from jaxrobust.core.largest import largest_value
 from jaxrobust.core.types import Array
 from jaxrobust.training.technique import TECHNIQUES, Batch, Context, Losses, Margin, Network, no_margin
 from jaxrobust.training.techniques.adversarial import InnerMaximization, paired
@@ -28,7 +28,7 @@ _ABOVE_ONE = 1.0001
 def mart_loss(clean: Array, adversarial: Array, targets: Array, beta: float, margin: Margin = no_margin) -> Array:
   """Returns the objective per example, from the logits of both images."""
   true = jax.nn.one_hot(jnp.argmax(targets, -1), targets.shape[-1], dtype=bool)
-  other = largest(jnp.where(true, 0.0, jax.nn.softmax(adversarial)))
+  other = largest_value(jnp.where(true, 0.0, jax.nn.softmax(adversarial)))
   boosted = soft_cross_entropy(margin(adversarial, targets), targets) - jnp.log(_ABOVE_ONE - other)
   unsure = 1 - jnp.sum(targets * jax.nn.softmax(clean), axis=-1)
   return boosted + beta * kl_divergence(clean, adversarial) * unsure
