@@ -50,3 +50,6 @@ def mistakes(classifier: jr.Classifier, images: np.ndarray) -> None:
   print(jr.nonsense)  # error
   jr.attack_images(jr.make_attack("pgd"), classifier, images)  # error
   print(classifier.logits_of)  # error
+  print(jr.make_attack("pgd", num_step=20).num_steps)  # error
+  labels = np.zeros(len(images), int)
+  jr.attack_images(jr.make_attack("cw", confidence="high"), classifier, images, labels, eps=0.5)  # error

@@ -1,6 +1,10 @@
 """Written by `python -m jaxrobust.attacks.overloads`; not to be edited."""
 
+# mypy: disable-error-code=overload-overlap
+
 from typing import Any, Literal, overload
+
+from typing_extensions import deprecated
 
 from jaxrobust.attacks.apgd import APGD
 from jaxrobust.attacks.apgd_l1 import APGDL1
@@ -38,6 +42,9 @@ from jaxrobust.attacks.surfree import SurFree
 from jaxrobust.attacks.uap import UAP
 from jaxrobust.attacks.unforeseen.ascent import SceneAscent
 from jaxrobust.attacks.zoo import ZOO
+
+class _NoSuchOption:
+  """What a known attack with an option that it does not have is: no attack."""
 
 @overload
 def make_attack(
@@ -743,5 +750,82 @@ def make_attack(
   queries: int = ...,
   coordinates: int = ...,
 ) -> ZOO: ...
+@overload
+@deprecated("this attack has no such option, or not of this type: `jaxrobust list attacks NAME` shows all of them")
+def make_attack(
+  name: Literal[
+    "admix",
+    "apgd-ce",
+    "apgd-dlr",
+    "apgd-t",
+    "autoae",
+    "autoattack",
+    "autoattack-audit",
+    "autoattack-plus",
+    "autoattack-rand",
+    "bandits",
+    "bim",
+    "boundary",
+    "cw",
+    "ddn",
+    "deepfool",
+    "dim",
+    "ead",
+    "elastic",
+    "evolutionary",
+    "fab",
+    "fab-t",
+    "fast-lpa",
+    "fgsm",
+    "fmn",
+    "gabor",
+    "geoda",
+    "glitch",
+    "hopskipjump",
+    "jpeg",
+    "kaleidoscope",
+    "lpa",
+    "mim",
+    "mm",
+    "mm+",
+    "mm3",
+    "mm5",
+    "mm9",
+    "nattack",
+    "nattack-authors",
+    "nes",
+    "nes-authors",
+    "ni-fgsm",
+    "opt",
+    "patch",
+    "pgd",
+    "pixel",
+    "ppgd",
+    "rays",
+    "recolor",
+    "rigid-grid",
+    "rigid-random",
+    "si-ni-fgsm",
+    "sign-opt",
+    "signhunter",
+    "simba",
+    "simba-dct",
+    "snow",
+    "spsa",
+    "spsa-authors",
+    "square",
+    "ssa",
+    "stadv",
+    "surfree",
+    "tim",
+    "uap",
+    "vmi-fgsm",
+    "vni-fgsm",
+    "wood",
+    "zoo",
+    "zoo-authors",
+  ],
+  **parameters: Any,
+) -> _NoSuchOption: ...
 @overload
 def make_attack(name: str, **parameters: Any) -> Any: ...
