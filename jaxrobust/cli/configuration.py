@@ -52,6 +52,24 @@ def parse(command: str, argv: list[str], defaults: dict[str, Any], usage: str, l
   return config
 
 
+def split_words(argv: list[str], defaults: dict[str, Any]) -> tuple[list[str], list[str]]:
+  """Returns the words that a command is about, wherever they stand, and its options with their values.
+
+  >>> split_words(["check", "--out", "images.npz", "--decode", "digits"], {"out": "", "decode": False})
+  (['check', 'digits'], ['--out', 'images.npz', '--decode'])
+  """
+  words: list[str] = []
+  options: list[str] = []
+  waiting = list(argv)
+  while waiting:
+    word = waiting.pop(0)
+    (options if word.startswith("-") else words).append(word)
+    alone = "=" in word or isinstance(defaults.get(word[2:].removeprefix("config.")), bool)
+    if word.startswith("--") and not alone and waiting and not waiting[0].startswith("--"):
+      options.append(waiting.pop(0))
+  return words, options
+
+
 def set_option(config: ConfigDict, name: str, text: str) -> None:
   """Sets one dotted key from text, read as the type the key has.
 

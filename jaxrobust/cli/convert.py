@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jaxrobust.cli.configuration import parse
+from jaxrobust.cli.configuration import parse, split_words
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.terminal import say
 
@@ -21,9 +21,11 @@ DEFAULTS = {
 
 
 def run(argv: list[str]) -> int:
-  checkpoint = argv[0] if argv and not argv[0].startswith("-") else ""
-  rest = argv[1:] if checkpoint else argv
-  config = parse("convert CHECKPOINT", rest, DEFAULTS, "weights of a PyTorch checkpoint, as a classifier")
+  words, options = split_words(argv, DEFAULTS)
+  config = parse("convert CHECKPOINT", options, DEFAULTS, "weights of a PyTorch checkpoint, as a classifier")
+  if len(words) > 1:
+    raise InputError(f"unexpected argument {words[1]!r}; one checkpoint is converted at a time")
+  checkpoint = words[0] if words else ""
   for name, text in (("checkpoint", checkpoint), ("--arch", config.arch), ("--out", config.out)):
     if not text:
       raise InputError(f"no {name}; usage: jaxrobust convert CHECKPOINT --arch NAME --out DIR")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from jaxrobust.cli.configuration import parse
+from jaxrobust.cli.configuration import parse, split_words
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.registry import unknown_name
 from jaxrobust.core.terminal import say
@@ -22,8 +22,8 @@ def run(argv: list[str]) -> int:
   action, *rest = argv
   if action not in ("list", "check", "prepare"):
     raise unknown_name("action", action, ["check", "list", "prepare"])
-  names = [word for word in rest if not word.startswith("--")]
-  config = parse("data", [word for word in rest if word.startswith("--")], DEFAULTS, USAGE)
+  names, options = split_words(rest, DEFAULTS)
+  config = parse("data", options, DEFAULTS, USAGE)
   if action == "list":
     return _list(config.data_dir)
   if len(names) != 1:

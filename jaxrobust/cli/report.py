@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 
-from jaxrobust.cli.configuration import parse
+from jaxrobust.cli.configuration import parse, split_words
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.terminal import say
 
@@ -20,10 +20,8 @@ def _address(url: str) -> str:
 
 
 def run(argv: list[str]) -> int:
-  words: list[str] = []
-  while len(words) < len(argv) and not argv[len(words)].startswith("--"):
-    words.append(argv[len(words)])
-  config = parse("report", argv[len(words) :], DEFAULTS, USAGE)
+  words, options = split_words(argv, DEFAULTS)
+  config = parse("report", options, DEFAULTS, USAGE)
   if not words:
     raise InputError("say which results: jaxrobust report RESULTS --out=site")
   if config.plots not in ("auto", "yes", "no"):

@@ -6,7 +6,7 @@ import io
 from collections.abc import Callable
 from typing import Any
 
-from jaxrobust.cli.configuration import parse
+from jaxrobust.cli.configuration import parse, split_words
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.files import atomic_write
 from jaxrobust.core.registry import unknown_name
@@ -26,10 +26,8 @@ FORMATS = ("csv", "json", "parquet", "table")
 
 
 def run(argv: list[str]) -> int:
-  words: list[str] = []
-  while len(words) < len(argv) and not argv[len(words)].startswith("--"):
-    words.append(argv[len(words)])
-  config = parse("results", argv[len(words) :], DEFAULTS, USAGE)
+  words, options = split_words(argv, DEFAULTS)
+  config = parse("results", options, DEFAULTS, USAGE)
   if words and words[0] in ("import", "export"):
     if len(words) != 3:
       raise InputError(f"jaxrobust results {words[0]} takes a format and a path")

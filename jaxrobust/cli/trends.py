@@ -18,7 +18,7 @@ from jaxrobust.analysis.matching import read_beside
 from jaxrobust.analysis.trends import Trend, column_pairs, drops, fit_trends
 from jaxrobust.analysis.zoo import Zoo, read_csv
 from jaxrobust.analysis.zoo_estimates import ShiftEstimate, estimate_zoo
-from jaxrobust.cli.configuration import parse
+from jaxrobust.cli.configuration import parse, split_words
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.registry import unknown_name
 from jaxrobust.core.terminal import printable, say
@@ -62,10 +62,8 @@ _NUMBERING = ("rank", "index", "#", "")
 
 
 def run(argv: list[str]) -> int:
-  words: list[str] = []
-  while len(words) < len(argv) and not argv[len(words)].startswith("--"):
-    words.append(argv[len(words)])
-  config = parse("trends", argv[len(words) :], DEFAULTS, USAGE)
+  words, options = split_words(argv, DEFAULTS)
+  config = parse("trends", options, DEFAULTS, USAGE)
   _check(words, config)
   zoo = apply_filter(_read(words, config), config.filter)
   if config.show in (WITHOUT_LABELS, GAP) or (config.show == "correlations" and not config.out):

@@ -174,7 +174,7 @@ def test_bad_pictures_are_named_and_left_out_on_request(root, capsys):
   text = capsys.readouterr().out
   assert "a complete copy has 7500" in text and "example 2" in text and "3 problems" in text
   out = root / "a.npz"
-  assert main(["data", "prepare", "imagenet-a", f"--out={out}", "--skip_bad"]) == 0
+  assert main(["data", "prepare", "--out", str(out), "imagenet-a", "--skip_bad"]) == 0
   assert len(load_data(f"npz:{out}")) == 1
 
 
