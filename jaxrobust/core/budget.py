@@ -9,6 +9,10 @@ Example:
   ('8/255', 0.03137)
   >>> Budget.parse(0.5).text, round(Budget.parse("0.5/255").value, 5)
   ('0.5', 0.00196)
+
+A number that Python made of `8 / 255` is written that way again:
+  >>> Budget.parse(8 / 255).text, Budget.parse(0.5 / 255).text, Budget.parse(0.2).text
+  ('8/255', '0.5/255', '0.2')
 """
 
 from __future__ import annotations
@@ -79,7 +83,6 @@ class Budget:
 
   @classmethod
   def _read(cls, eps: str | float | Fraction) -> Budget:
-    # repr of a Python float is the shortest text that reads back as the same number.
     text = eps.strip().replace(" ", "") if isinstance(eps, str) else _number_text(eps)
     try:
       value = _fraction(text)
@@ -121,7 +124,10 @@ def _number_text(eps: float | Fraction) -> str:
     raise InputError(f"eps {eps!r} is not a number or a fraction such as 8/255") from None
   if not math.isfinite(value):
     raise InputError(f"eps {value} is not a finite number; minimal attacks take no eps at all")
-  return repr(value)
+  # repr is the shortest text that reads back as the same number; a division by 255 has a shorter one that people know.
+  levels = f"{round(value * 255, 3):g}/255"
+  divided = abs(value) < 255 and len(levels) < len(repr(value)) and float(_fraction(levels)) == value
+  return levels if divided else repr(value)
 
 
 def check_norm(norm: str, allowed: tuple[str, ...] = NORMS) -> str:
