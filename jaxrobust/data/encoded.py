@@ -152,6 +152,7 @@ class EncodedSource:
     arranged: files are in the pinned order already: a subset of a subset is the smaller one of the whole.
     alpha: what becomes of transparent pictures; see `open_picture`.
     class_names: for people to read; they decide nothing.
+    whole: what it is a subset of; None if it is one of nothing.
   """
 
   name: str
@@ -165,6 +166,7 @@ class EncodedSource:
   arranged: bool = False
   alpha: str = "drop"
   class_names: tuple[str, ...] | None = None
+  whole: EncodedSource | None = None
   in_bytes: ClassVar[bool] = True
 
   def __post_init__(self) -> None:
@@ -243,18 +245,21 @@ class EncodedSource:
   def select(self, ids: np.ndarray) -> EncodedSource:
     """The examples with these ids, in this order."""
     files, judging = [self.files[i] for i in ids], self.judging.select(ids)
-    return dataclasses.replace(self, files=files, labels=self.labels[ids], judging=judging)
+    return dataclasses.replace(self, files=files, labels=self.labels[ids], judging=judging, whole=None)
 
   def subset(self, n: int) -> EncodedSource:
     """n examples, every class in proportion: the first n of the pinned order."""
     if not 1 <= n <= len(self):
       raise InputError(f"{self.name} has {len(self)} examples; cannot take {n} of them")
-    return dataclasses.replace(self.select(self.order[:n]), arranged=True)
+    return dataclasses.replace(self.select(self.order[:n]), arranged=True, whole=self.whole or self)
 
   def seen_at(self, preprocessing: str) -> EncodedSource:
     """The same pictures as a network wants them; files that have their size already (ImageNet-C) are only scaled."""
     wanted = fitting(self.preprocessing, preprocessing)
-    return self if wanted == self.preprocessing else dataclasses.replace(self, preprocessing=wanted)
+    if wanted == self.preprocessing:
+      return self
+    whole = None if self.whole is None else self.whole.seen_at(preprocessing)
+    return dataclasses.replace(self, preprocessing=wanted, whole=whole)
 
   def fingerprint(self) -> str:
     """Changes with names, contents, order, labels and preprocessing; files are read once and again when they change."""

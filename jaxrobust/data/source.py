@@ -135,6 +135,7 @@ class ArraySource:
     images: (N, H, W, C), uint8 (0 … 255) or float32 (0 … 1).
     labels: (N,) whole numbers below `num_classes`; kept as int32.
     judging: among which classes answers are judged, and which are right.
+    whole: what it is a subset of; None if it is one of nothing.
 
   Example:
     >>> source = ArraySource("two", np.full((2, 4, 4, 3), 255, np.uint8), np.array([0, 1]), 2)
@@ -149,6 +150,7 @@ class ArraySource:
   num_classes: int
   class_names: tuple[str, ...] | None = None
   judging: Judging = USUALLY
+  whole: ArraySource | None = None
 
   def __post_init__(self) -> None:
     if self.images.dtype not in (np.uint8, np.float32):
@@ -202,7 +204,8 @@ class ArraySource:
       raise InputError(f"{self.name} has {len(self)} examples; cannot take the first {n}")
     ids = slice(n) if self.order is None else self.order[:n]
     chosen = self.judging.select(np.arange(len(self))[ids])
-    return dataclasses.replace(self, images=self.images[ids], labels=self.labels[ids], judging=chosen)
+    whole = self.whole or self
+    return dataclasses.replace(self, images=self.images[ids], labels=self.labels[ids], judging=chosen, whole=whole)
 
 
 @dataclasses.dataclass(frozen=True)

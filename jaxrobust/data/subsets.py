@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -79,6 +80,10 @@ class PinnedSource(SourceView):
     text = self.source.fingerprint().encode() + self.ids.astype("<i8").tobytes()
     return hashlib.sha256(text).hexdigest()[:16]
 
+  @property
+  def whole(self) -> PinnedSource:
+    return pinned(self.source, len(self.source))
+
   def subset(self, n: int) -> PinnedSource:
     """Returns the first n of the subset."""
     return replace(self, ids=self.ids[: check_count(self, n)])
@@ -111,3 +116,30 @@ def pinned(source: DataSource, n: int) -> PinnedSource:
   if not 1 <= n <= len(source):
     raise InputError(f"{source.name} has {len(source)} examples; cannot take {n} of them")
   return kind(source, order[:n])
+
+
+def whole_of(source: DataSource, n: int | None = None) -> DataSource:
+  """Returns the data set that a source is a subset of, in the order that its subsets are taken in.
+
+  What is chosen from the first examples of it is the same for every subset. Sources that do not say what they are a
+  subset of are taken for whole.
+
+  Args:
+    source: a data set, or a subset of one.
+    n: this many examples of the whole, where it has more.
+
+  >>> from jaxrobust.data.source import ArraySource
+  >>> data = ArraySource("ten", np.zeros((10, 1, 1, 1), np.uint8), np.arange(10) % 2, 2)
+  >>> len(whole_of(data.subset(4))), len(whole_of(data.subset(4).subset(2)))
+  (10, 10)
+  >>> len(whole_of(data.subset(2), 4)), len(whole_of(data, 20))
+  (4, 10)
+  """
+  inner: Any = source
+  if isinstance(source, SourceView) and not isinstance(source, PinnedSource) and is_dataclass(source):
+    return replace(inner, source=whole_of(source.source, n))
+  whole = getattr(source, "whole", None) or source
+  if n is not None:
+    return whole.subset(min(n, len(whole)))
+  order = getattr(whole, "order", None)
+  return whole if order is None else PinnedSource(whole, order)

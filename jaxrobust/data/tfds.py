@@ -44,6 +44,10 @@ class TfdsSource:
     """Identifies the set's name, version and size; the images are not read."""
     return hashlib.sha256(f"{self.name} {self.version} {self.size}".encode()).hexdigest()[:16]
 
+  @property
+  def whole(self) -> TfdsSource:
+    return replace(self, size=len(self.rows))
+
   def subset(self, n: int) -> TfdsSource:
     """Returns the first n examples."""
     return replace(self, size=check_count(self, n))

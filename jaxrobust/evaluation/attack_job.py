@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from jaxrobust.certify.first import CertifyFirst
+from jaxrobust.data.subsets import whole_of
 from jaxrobust.engine.api import search_eps
 from jaxrobust.engine.scheduler import Engine
 from jaxrobust.engine.table import Verdicts
@@ -83,8 +84,9 @@ def samples_of(options: RunOptions, entry: SuiteEntry) -> int | None:
 
 
 def start_pool(job: Job, shape: tuple[int, int, int]) -> ShareSource:
-  """Returns the whole data set, which attacks choose starting points and other images from."""
-  return ShareSource(job.data, np.arange(len(job.data)), shape)
+  """Returns the whole data set, which attacks choose starting points and other images from, however few they attack."""
+  whole = whole_of(job.data)
+  return ShareSource(whole, np.arange(len(whole)), shape)
 
 
 ATTACK = JobKind(AttackRun, lambda job: 1 + passes_to_the_end(job.entry.schedule)[0])

@@ -21,8 +21,10 @@ from jaxrobust.core.defense import ways_to_ignore
 from jaxrobust.core.errors import InputError
 from jaxrobust.data.judging import Judging, judging_of
 from jaxrobust.data.source import DataSource, SequenceSource
+from jaxrobust.data.subsets import whole_of
 from jaxrobust.engine.api import fit_schedule
 from jaxrobust.engine.scheduler import SAMPLES
+from jaxrobust.engine.starts import POOL
 from jaxrobust.engine.workload import passes_to_the_end
 from jaxrobust.evaluation.attack_job import ATTACK, samples_of
 from jaxrobust.evaluation.audit_job import AUDIT, check_phases
@@ -81,14 +83,25 @@ def make_job(
     n=len(data),
     seed=options.seed,
   )
+  config = _config(kind, context, data, fitted, options)
+  return Job(kind, context, data, fitted, cell, config, Path(root), options, fitted != entry, part)
+
+
+def _config(
+  kind: JobKind, context: ModelContext, data: DataSource, entry: SuiteEntry, options: RunOptions
+) -> dict[str, Any]:
+  """Returns all that decides the verdicts of a job."""
+  judging = judging_of(data)
   config: dict[str, Any] = {
-    "attack": schedule_config(fitted.schedule),
-    "threat": threat_config(fitted.schedule) if kind.attacks else None,
+    "attack": schedule_config(entry.schedule),
+    "threat": threat_config(entry.schedule) if kind.attacks else None,
     "model_fingerprint": context.fingerprint,
     "data_fingerprint": data.fingerprint(),
     "precision": options.precision,
-    "samples": _samples(options, entry) if classifier.randomized else 1,
+    "samples": _samples(options, entry) if context.classifier.randomized else 1,
   }
+  if kind.attacks and any(stage.needs_pool for stage in entry.schedule.stages):
+    config["starts"] = whole_of(data, POOL).fingerprint()
   if entry.oblivious:
     config["oblivious"] = entry.oblivious
   if kind is SHOWN:
@@ -100,9 +113,9 @@ def make_job(
     config["targets"] = "random"
   if judging.text:
     config["judging"] = judging.text
-  if options.certify and kind.attacks and fitted.schedule.stages:
-    config["certify"] = certify_config(fitted.schedule, options.certify)
-  return Job(kind, context, data, fitted, cell, config, Path(root), options, fitted != entry, part)
+  if options.certify and kind.attacks and entry.schedule.stages:
+    config["certify"] = certify_config(entry.schedule, options.certify)
+  return config
 
 
 def _samples(options: RunOptions, entry: SuiteEntry) -> int | list[int | None]:
