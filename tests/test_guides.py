@@ -73,7 +73,13 @@ def test_notebooks_run(path, tmp_path, monkeypatch):
       exec(compile("".join(cell["source"]), f"{path.name}, cell {number}", "exec"), scope)
 
 
-@pytest.mark.parametrize("path", GUIDES, ids=lambda path: path.stem)
+# Whole searches and many attacks in their snippets.
+LONG = ("defenses", "search_architectures", "write_a_suite", "attacks")
+
+
+@pytest.mark.parametrize(
+  "path", [pytest.param(p, id=p.stem, marks=pytest.mark.ci if p.stem in LONG else ()) for p in GUIDES]
+)
 def test_python_snippets_run(path, tmp_path, monkeypatch, capsys):
   monkeypatch.chdir(tmp_path)
   scope: dict[str, object] = {}

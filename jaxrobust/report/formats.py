@@ -11,6 +11,12 @@ _LATEX = {
   "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
   "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
 }  # fmt: skip
+# What pdfLaTeX has no character for, or another.
+_SYMBOLS = str.maketrans({
+  "–": "--", "−": "$-$", "±": r"$\pm$", "≈": r"$\approx$", "≤": r"$\le$", "≥": r"$\ge$", "×": r"$\times$",
+  "∞": r"$\infty$", "ℓ": r"$\ell$", "α": r"$\alpha$", "β": r"$\beta$", "ε": r"$\varepsilon$", "λ": r"$\lambda$",
+  "σ": r"$\sigma$", "τ": r"$\tau$", "²": "$^2$", "√": r"$\surd$", "→": r"$\to$",
+})  # fmt: skip
 
 
 def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
@@ -26,8 +32,13 @@ def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int
 
 
 def latex_table(comment: str, head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
-  """Returns a `booktabs` table of ready texts, under a comment that says what it is."""
-  lines = [" & ".join(line) + r" \\" for line in (head, *rows)]
+  r"""Returns a `booktabs` table of ready texts, under a comment that says what it is.
+
+  >>> print(latex_table("Two", ["a", "b"], [["[x]", "1 ± 2"]]).splitlines()[5])
+  {}[x] & 1 $\pm$ 2 \\
+  """
+  lines = [" & ".join(line).translate(_SYMBOLS) + r" \\" for line in (head, *rows)]
+  lines = ["{}" + line if line[0] in "[*" else line for line in lines]  # Not an option of the break before.
   return "\n".join(
     [
       f"% {comment}; needs the package booktabs.",

@@ -66,7 +66,7 @@ def study_table(rows: Rows) -> str:
 
 
 def _as_latex(study: Study) -> str:
-  minus = lambda text: text.replace("(-", "($-$").replace("±", r"$\pm$")
+  minus = lambda text: text.replace("(-", "($-$")
   rows = [
     [latex_text(row["group"]), latex_text(row["against"] or "-"), *map(minus, _numbers(row))] for row in study.rows
   ]

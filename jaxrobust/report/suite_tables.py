@@ -57,10 +57,7 @@ def as_markdown(board: SuiteBoard) -> str:
 
 def as_latex(board: SuiteBoard) -> str:
   """Returns a `booktabs` table, the best of each column in bold."""
-  rows = []
-  for model in board.rows:
-    texts = [text.replace("–", "--") for text in _bold(board, model, r"\textbf{{{}}}")]
-    rows.append([latex_text(model), *texts])
+  rows = [[latex_text(model), *_bold(board, model, r"\textbf{{{}}}")] for model in board.rows]
   head = [latex_text(text) for text in _head(board)]
   return latex_table(f"{latex_text(board.name)}. {latex_text(note(board))}", head, rows)
 

@@ -108,7 +108,7 @@ def as_latex(board: Board) -> str:
       rf"\textbf{{{_shown(number)}}}" if number is not None and number.value == top else _shown(number)
       for number, top in zip(numbers, best, strict=True)
     ]
-    texts = [examples(board, model).replace("–", "--"), latex_text(attacked_by(board, model))]
+    texts = [examples(board, model), latex_text(attacked_by(board, model))]
     rows.append([ranks(board)[model], latex_text(model), *shown, *texts])
   head = ["Rank", "Model", *(latex_text(column.label) for column in board.columns), "$n$", "Attacked by"]
   comment = f"Accuracy in per cent on {latex_text(board.name)}. {latex_text(ranked_by(board))}"

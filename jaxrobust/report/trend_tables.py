@@ -245,7 +245,7 @@ def as_latex(sheet: Sheet) -> str:
   """Writes the shown columns as a `booktabs` table."""
   head = {"r2": "$R^2$"}
   columns = [head.get(column, latex_text(column)) for column in sheet.shown]
-  rows = [[latex_text(text.replace("–", "--")) for text in row] for row in texts(sheet)]
+  rows = [[latex_text(text) for text in row] for row in texts(sheet)]
   return latex_table(latex_text(sheet.title), columns, rows, _left(sheet))
 
 

@@ -61,7 +61,7 @@ NORMS = ("linf", "l2", "l1")
 
 
 # One of every kind is for every day: within a budget and minimal, by gradients, scores and decisions, of other threats.
-DAILY = ("pgd", "apgd-ce", "ddn", "fab", "cw", "dim", "nes", "square", "boundary", "sign-opt", "jpeg", "stadv", "lpa")
+DAILY = ("pgd", "apgd-ce", "ddn", "fab", "cw", "dim", "nes", "square", "boundary", "stadv")
 # Attacks on scenes share their step, those of pieces their pieces: these have all of them between them.
 OF_SCENES, OF_PIECES = ("jpeg", "snow"), ("dim", "vni-fgsm", "admix")
 

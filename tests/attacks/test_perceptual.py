@@ -77,6 +77,7 @@ def test_features_and_distances_are_the_references():
   np.testing.assert_allclose(jax.vmap(threat.distance)(images, images[::-1]), GOLDEN["distances"], atol=1e-5)
 
 
+@pytest.mark.ci
 def test_features_of_vgg16_are_the_references():
   """The layers that perceptual-advex looks at, by its own class; a sixteenth as wide, with random weights."""
   golden = np.load(Path(__file__).parents[1] / "golden" / "perceptual_vgg16.npz")
@@ -183,6 +184,7 @@ def test_a_shift_is_the_best_flow_against_a_classifier_of_positions():
   assert (inner[:, : half - 1] < 0).all() and (inner[:, half + 1 :] > 0).all()
 
 
+@pytest.mark.ci
 def test_one_color_shift_is_the_best_table_against_a_classifier_of_lightness():
   image = np.full((8, 8, 3), 0.5, np.float32)
 

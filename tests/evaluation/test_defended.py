@@ -71,6 +71,7 @@ def test_verdicts_are_those_of_the_defended_classifier(tmp_path):
   assert 0 < right.mean() < 1
 
 
+@pytest.mark.ci
 def test_randomized_defenses_give_an_example_the_same_verdict_in_any_batch(tmp_path):
   one, other = (run("r&p,smallest=0.6", tmp_path / str(slots), slots=slots)[0] for slots in (8, 3))
   for name in ("correct", "robust", "prediction", "queries"):

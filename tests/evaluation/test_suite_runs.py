@@ -143,6 +143,7 @@ def test_robustart_completes(classifier, out, tmp_path):
   assert metrics["hard accuracy"]["n"] == N
 
 
+@pytest.mark.ci
 def test_ares_bench_completes(classifier, out):
   summary = summarize_suite(run(classifier, "ares-bench,small", out))
   curve = summary["curves"]["AutoAttack"]

@@ -1,7 +1,7 @@
 """Every network against the PyTorch network it equals: names, shapes, parameter count and logits.
 
 The golden files are made by tests/golden/make_model_goldens.py. The smallest network of each family is compared by
-default; names, shapes and counts of all of them in CI, their logits with JAXROBUST_SLOW=1.
+default, or in CI; names, shapes and counts of all of them in CI, their logits with JAXROBUST_SLOW=1.
 """
 
 import json
@@ -21,9 +21,10 @@ FOLDER = pathlib.Path(__file__).parents[2] / "golden" / "models"
 GOLDENS = {path.stem: json.loads(path.read_text()) for path in sorted(FOLDER.glob("*.json"))}
 
 
-def smallest_or(mark):
-  """All networks, those that are not the smallest of their family marked."""
-  return [pytest.param(name, marks=() if GOLDENS[name]["smallest"] else mark) for name in GOLDENS]
+def smallest_or(mark, long=()):
+  """All networks, those that are not the smallest of their family marked, and for CI those that take long."""
+  marks = {name: [pytest.mark.ci] if name in long else [] for name in GOLDENS}
+  return [pytest.param(name, marks=marks[name] if GOLDENS[name]["smallest"] else mark) for name in GOLDENS]
 
 
 def shapes(name, golden):
@@ -43,7 +44,15 @@ def test_names_shapes_and_parameter_count_equal_the_reference(name):
   assert MODELS[name].input_size == (golden["size"], golden["size"], 3)
 
 
-@pytest.mark.parametrize("name", smallest_or(pytest.mark.slow))
+# Of the smallest, those that take longest; in CI.
+LONG = {
+  "cifar-resnext29_32x4d", "vitae_tiny", "regnetx_004", "densenet121", "cifar-googlenet", "vgg11_bn", "convnextv2_atto",
+  "mobilenetv3_large_035", "swin_tiny_patch4_window7_224", "cifar-efficientnet_b0", "cifar-inception_v3",
+  "cifar-xcit_small_12_p4", "t2t_vit_14", "cifar-mobilenetv2",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", smallest_or(pytest.mark.slow, LONG))
 def test_logits_equal_the_reference(name):
   golden = GOLDENS[name]
   module, size = make_model(name, golden["classes"]), (golden["size"], golden["size"], 3)

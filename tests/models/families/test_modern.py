@@ -63,7 +63,15 @@ def logits_of(name):
 LONG = ("vitae", "xcit", "t2t-vit-t", "convnext-conv-stem", "swin")
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in LONG else n for n in SMALL])
+def by_length(name):
+  """A network every day, in CI if it takes longer, or with the slow ones."""
+  marks = (
+    pytest.mark.slow if name in LONG else pytest.mark.ci if name in ("t2t-vit", "vit-conv-stem", "convnext") else ()
+  )
+  return pytest.param(name, marks=marks)
+
+
+@pytest.mark.parametrize("name", [by_length(n) for n in SMALL])
 def test_forward_and_input_gradient_are_finite_and_examples_do_not_mix(name):
   @jax.jit
   def gradient_of(variables, x):
@@ -83,7 +91,7 @@ def test_bfloat16_stays_near_float32(name):
   assert np.abs(np.asarray(found, np.float32) - expected).max() < 0.05 * max(1.0, np.abs(expected).max())
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in LONG else n for n in RANDOM])
+@pytest.mark.parametrize("name", [by_length(n) for n in RANDOM])
 def test_random_layers_are_off_in_evaluation_and_reproducible_in_training(name):
   module = SMALL[name].clone(drop_rate=0.5, drop_path_rate=0.5)
 
