@@ -9,11 +9,14 @@ from contextlib import contextmanager
 
 import jax
 from jax import monitoring
+from jax.experimental.compilation_cache.compilation_cache import reset_cache
 
 from jaxrobust.core.errors import StorageError
 
 _HITS = "/jax/compilation_cache/cache_hits"
 _COMPILED = "/jax/core/compile/backend_compile_duration"
+_DIR = "jax_compilation_cache_dir"
+_SETTINGS = (_DIR, "jax_persistent_cache_min_compile_time_secs", "jax_persistent_cache_min_entry_size_bytes")
 
 
 def default_cache_dir() -> pathlib.Path:
@@ -31,16 +34,43 @@ def enable_compilation_cache(folder: str | os.PathLike | None = None) -> pathlib
   A folder already set for JAX ($JAX_COMPILATION_CACHE_DIR) is respected. JAX's own threshold of one second
   would leave most of our step programs out.
   """
-  set_by_user = getattr(jax.config, "jax_compilation_cache_dir", None)
+  set_by_user = getattr(jax.config, _DIR, None)
   path = pathlib.Path(folder or set_by_user or default_cache_dir())
   try:
     path.mkdir(parents=True, exist_ok=True, mode=0o700)
   except OSError as error:
     raise StorageError(f"cannot make the compilation cache {path}: {error.strerror}; set JAXROBUST_CACHE") from None
-  jax.config.update("jax_compilation_cache_dir", str(path))
-  jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-  jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
+  for setting, value in zip(_SETTINGS, (str(path), 0.0, 0), strict=True):
+    jax.config.update(setting, value)
   return path
+
+
+@contextmanager
+def kept_programs() -> Iterator[None]:
+  """Keeps what is compiled inside the block on disk, as commands do, and leaves JAX's settings as they were.
+
+  For calls from Python, whose process is the user's own: where they have set a cache theirs is used, where none can be
+  made (a home that is read only) programs live as long as the process.
+  """
+  before = {setting: getattr(jax.config, setting) for setting in _SETTINGS}
+  ours = before[_DIR] is None and _can_enable()
+  if ours:
+    reset_cache()  # JAX asks once for each process whether there is one.
+  try:
+    yield
+  finally:
+    if ours:
+      for setting, value in before.items():
+        jax.config.update(setting, value)
+      reset_cache()
+
+
+def _can_enable() -> bool:
+  try:
+    enable_compilation_cache()
+  except StorageError:
+    return False
+  return True
 
 
 class CompileCount:

@@ -13,6 +13,7 @@ from jaxrobust.attacks.losses import check_loss
 from jaxrobust.attacks.schedule import Cascade, Schedule, as_schedule, is_schedule, loss_name
 from jaxrobust.core.budget import Budget
 from jaxrobust.core.classifier import Classifier, check_logits
+from jaxrobust.core.compilation import kept_programs
 from jaxrobust.core.contract import contract_of
 from jaxrobust.core.display import html_table
 from jaxrobust.core.errors import InputError
@@ -122,6 +123,7 @@ def fit_schedule(schedule: Schedule, num_classes: int, targeted: bool) -> Schedu
   return schedule
 
 
+@kept_programs()
 def attack_images(
   attack: Attack | Schedule,
   classifier: Classifier,

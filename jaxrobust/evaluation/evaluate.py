@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxrobust.core.classifier import Classifier, in_dtype
+from jaxrobust.core.compilation import kept_programs
 from jaxrobust.core.defense import defenses_of, ways_to_ignore
 from jaxrobust.core.errors import InputError
 from jaxrobust.data.adapters import adapted
@@ -53,6 +54,7 @@ def as_source(data: Any, num_classes: int, preprocess: str = "", n: int | None =
   return adapted(data, num_classes, n)
 
 
+@kept_programs()
 def evaluate(
   classifier: Classifier | str | Path,
   data: Any,

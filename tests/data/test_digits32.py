@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from jaxrobust.data.digits32 import CLASSES, bilinear_weights, load_test, load_train, split_ids
+from jaxrobust.data.digits32 import CLASSES, _stored_digits, bilinear_weights, load_test, load_train, split_ids
 
 pytestmark = pytest.mark.smoke
 
@@ -66,6 +66,13 @@ def test_interpolation():
   np.testing.assert_array_equal(bilinear_weights(5, 5), np.eye(5))
   # Away from the clamped edges a linear ramp stays linear.
   np.testing.assert_allclose(np.diff(weights @ np.arange(8))[2:-2], 0.25)
+
+
+def test_the_file_is_read_as_scikit_learn_reads_it(monkeypatch):
+  read = _stored_digits()
+  monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+  for ours, theirs in zip(read, _stored_digits(), strict=True):
+    np.testing.assert_array_equal(ours, theirs)
 
 
 def test_every_value_is_exact():
