@@ -124,6 +124,7 @@ class Certifier:
   ):
     check_norm(norm, NORMS)
     self.norm, self.methods, self.image_shape = norm, find_methods(method), image_shape
+    self.num_classes = classifier.num_classes
     check_logits(classifier, image_shape)
     check_program(classifier, image_shape)
     self.devices = jax.local_devices()

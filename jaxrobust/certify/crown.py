@@ -27,8 +27,10 @@ from jaxrobust.certify.region import Region
 from jaxrobust.certify.relaxation import Constants, Lines, relaxed_relu, relu_lines
 from jaxrobust.core.types import Array
 
-# Activations that a chunk of rows may fill, as a number of floats.
-_CHUNK_FLOATS = 1 << 19
+# Activations that a chunk of rows may fill, as a number of floats. A processor has nothing to gain from more than its
+# cache holds, and a chunk that is not full is paid for in full.
+_CHUNK_FLOATS = {"cpu": 1 << 15}
+_CHUNK_FLOATS_ELSEWHERE = 1 << 19
 
 
 @dataclass(frozen=True)
@@ -164,7 +166,8 @@ def _tightened(
     return region.least(slope) + constants.lower, -(region.least(other) + least.lower)
 
   widest = max(math.prod(one) for one in (region.image.shape, *program.shapes[: number + 1]))
-  chunk = min(size, max(1, _CHUNK_FLOATS // widest))
+  floats = _CHUNK_FLOATS.get(jax.default_backend(), _CHUNK_FLOATS_ELSEWHERE)
+  chunk = min(size, max(1, floats // widest))
   if method.every_row:
     low, high = lax.map(jax.checkpoint(both), jnp.arange(size), batch_size=chunk)
   else:

@@ -11,11 +11,12 @@ import numpy as np
 from jaxrobust.attacks.minimum_budget import START
 from jaxrobust.attacks.schedule import Schedule
 from jaxrobust.certify.certifier import NORMS, Certifier
-from jaxrobust.certify.first import CERTIFIED_STAGE, PILOT, affordable, pays, proved_radii
+from jaxrobust.certify.first import CERTIFIED_STAGE, PILOT, hidden_neurons, paying_bounds, proved_radii
 from jaxrobust.core.budget import Budget
 from jaxrobust.core.errors import InputError
 from jaxrobust.data.judging import judging_of
 from jaxrobust.data.source import DataSource
+from jaxrobust.engine.workload import passes_to_the_end
 
 if TYPE_CHECKING:
   from jaxrobust.evaluation.job import Job, ShareSource
@@ -41,30 +42,41 @@ def certify_config(schedule: Schedule, method: str) -> dict[str, Any]:
 def proved_radii_of(job: Job, source: ShareSource) -> np.ndarray | None:
   """Returns what is proved of the examples of a job's source, by position; None where nothing is asked for.
 
-  All zeros say that the pilot has proved nothing. Jobs of one classifier share what they have in common.
+  All zeros say that no bound pays. Jobs of one classifier share what they have in common.
   """
   if "certify" not in job.config or job.cell.n == 0:
     return None
   norm, eps = job.entry.schedule.stages[0].attack.threat.name, job.entry.eps
   minimal = job.entry.schedule.minimal
   budget = math.inf if minimal or eps is None else eps.value
-  examples = source.positions.tobytes()
-  key = job.config["data_fingerprint"], job.config["certify"]["method"], norm, budget, examples
+  certifier = _paying(job, source.image_shape, norm, math.isfinite(budget))
+  key = job.config["data_fingerprint"], certifier.methods, norm, budget, source.positions.tobytes()
   known = job.context.certificates
   if key not in known:
-    known[key] = _prove(job, source, norm, budget)
+    known[key] = _prove(job, source, certifier, budget)
   return known[key]
 
 
-def _prove(job: Job, source: ShareSource, norm: str, budget: float) -> np.ndarray:
-  method = affordable(job.classifier, source.image_shape, job.config["certify"]["method"])
-  certifier = Certifier(job.classifier, source.image_shape, norm, method)
-  start = START[norm] if job.entry.eps is None else job.entry.eps.value
-  radii = np.zeros(len(source))
+def _paying(job: Job, shape: tuple[int, int, int], norm: str, bounded: bool) -> Certifier:
+  """Returns the bounds asked for that save more than they cost; what a search for budgets saves is not counted."""
+  certifier = Certifier(job.classifier, shape, norm, job.config["certify"]["method"])
+  passes = passes_to_the_end(job.entry.schedule)[0] if bounded else math.inf
+  pilot = examples_of(job.data, np.arange(min(PILOT, len(job.data))))
   with jax.default_matmul_precision(job.options.precision):
-    pilot = examples_of(job.data, np.arange(min(PILOT, len(job.data))))
-    if not pays(certifier, *pilot, start):
-      return radii
+    kept = paying_bounds(certifier, *pilot, _start(job, norm), passes, hidden_neurons(job.classifier, shape))
+  return certifier.limited(kept)
+
+
+def _start(job: Job, norm: str) -> float:
+  return START[norm] if job.entry.eps is None else job.entry.eps.value
+
+
+def _prove(job: Job, source: ShareSource, certifier: Certifier, budget: float) -> np.ndarray:
+  radii = np.zeros(len(source))
+  if not certifier.methods:
+    return radii
+  start = _start(job, certifier.norm)
+  with jax.default_matmul_precision(job.options.precision):
     for first in range(0, len(source), _CHUNK):
       rows = np.arange(first, min(first + _CHUNK, len(source)))
       radii[rows] = proved_radii(certifier, *examples_of(source.data, source.positions[rows]), budget, start)

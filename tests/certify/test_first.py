@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,8 +11,9 @@ import numpy as np
 from jaxrobust.attacks.minimum_budget import MinimumBudget
 from jaxrobust.attacks.registry import make_attack
 from jaxrobust.attacks.schedule import as_schedule
-from jaxrobust.certify.certifier import Certifier, certified_radii
-from jaxrobust.certify.first import CERTIFIED_STAGE, CertifyFirst, affordable, pays
+from jaxrobust.certify.certifier import METHODS, Certifier, certified_radii
+from jaxrobust.certify.crown import BoundMethod
+from jaxrobust.certify.first import CERTIFIED_STAGE, CertifyFirst, bound_passes, hidden_neurons, paying_bounds
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.engine.api import attack_images
 from jaxrobust.evaluation.evaluate import evaluate
@@ -58,14 +61,26 @@ def test_the_same_flags_without_attacking_what_is_proved(tmp_path) -> None:  # t
     assert load_result(path).examples["stage"].tolist() == cell.result.examples["stage"].tolist()
 
 
-def test_nothing_is_asked_where_the_pilot_proves_nothing() -> None:
+def _paying(eps: float, passes: float, method: str = "crown") -> tuple[BoundMethod, ...]:
+  certifier = Certifier(MODEL, SHAPE, method=method)
+  return paying_bounds(certifier, IMAGES[:16], LABELS[:16], eps, passes, 6)
+
+
+def test_bounds_that_cost_more_than_they_save_are_left_out() -> None:
+  """Counted passes decide: what proves nothing, what is too dear for the attack, what is too dear for the network."""
+  assert _paying(0.9, math.inf) == () and _paying(0.05, 1.0) == ()
+  cheap = METHODS["crown-ibp"]
+  assert _paying(0.05, math.inf)[:1] == cheap and set(_paying(0.05, math.inf)) <= set(METHODS["crown"])
+  # Just enough for the intervals and a row per class, not for rows of neurons too.
+  between = bound_passes(cheap[0], 6, 3) * 3
+  assert bound_passes(METHODS["crown"][1], 6000, 3) > between
   certifier = Certifier(MODEL, SHAPE)
-  assert pays(certifier, IMAGES[:16], LABELS[:16], 0.05)
-  assert not pays(certifier, IMAGES[:16], LABELS[:16], 0.9)
+  assert paying_bounds(certifier, IMAGES[:16], LABELS[:16], 0.05, between, 6000) == cheap
+  assert paying_bounds(certifier, IMAGES[:16], LABELS[:16], 0.05, math.inf, 10_000) == cheap
   wide = Classifier.from_function(
     lambda x: jax.nn.relu(jax.nn.relu(jnp.repeat(x.reshape(len(x), -1), 4000, 1)))[:, :2], 2
   )
-  assert affordable(wide, SHAPE, "crown") == "crown-ibp" and affordable(wide, SHAPE, "ibp") == "ibp"
+  assert hidden_neurons(wide, SHAPE) == 16_000
 
 
 def test_a_search_begins_at_the_certified_radius() -> None:

@@ -25,7 +25,7 @@ DEPTHS = {"vgg11": (1, 1, 2, 2, 2), "vgg13": (2, 2, 2, 2, 2), "vgg16": (2, 2, 3,
 
 
 class VGG(nn.Module):
-  """Stages of 3×3 convolutions; `cifar` has one dense layer instead of three."""
+  """Stages of 3×3 convolutions; `cifar` has one dense layer instead of three. `width` multiplies their channels."""
 
   depths: tuple[int, ...]
   norm: bool = False
@@ -33,6 +33,7 @@ class VGG(nn.Module):
   num_classes: int = 1000
   drop_rate: float = 0.5
   noise: tuple[float, float] = (0.0, 0.0)
+  width: float = 1.0
   sows_stages: ClassVar[bool] = True
 
   @property
@@ -46,7 +47,7 @@ class VGG(nn.Module):
     for depth, features in zip(self.depths, (64, 128, 256, 512, 512), strict=True):
       for _ in range(depth):
         x = self._noisy(x, self.noise[0 if number == 0 else 1])
-        x = Conv(features, 3, 1, 1, name=f"features_{number}")(x)
+        x = Conv(round(self.width * features), 3, 1, 1, name=f"features_{number}")(x)
         if self.norm:
           x = batch_norm(train, f"features_{number + 1}")(x)
         x = nn.relu(x)
