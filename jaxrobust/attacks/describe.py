@@ -10,8 +10,9 @@ import re
 import sys
 from typing import Any, NamedTuple
 
+from jaxrobust.attacks.losses import LOSSES
 from jaxrobust.attacks.registry import ATTACKS
-from jaxrobust.attacks.schedule import as_schedule
+from jaxrobust.attacks.schedule import Schedule, as_schedule, loss_name
 from jaxrobust.core.contract import contract_of
 from jaxrobust.core.errors import JaxrobustError
 
@@ -209,6 +210,8 @@ def describe_attack(name: str) -> AttackCard:
   (('linf', 'l2', 'l1'), 'gradient', '40 steps of 1 forward and 1 backward')
   >>> [p.meaning for p in card.parameters if p.name == "step_size"]
   ['length of a step, relative to eps: 0.25 at eps 8/255 is 2/255']
+  >>> [describe_attack(name).goals for name in ("pgd", "apgd-dlr", "apgd-t")]
+  ['untargeted, targeted', 'untargeted', 'targeted']
   """
   build = ATTACKS[name]
   parameters = tuple(
@@ -221,13 +224,12 @@ def describe_attack(name: str) -> AttackCard:
   stages = tuple(stage.attack for stage in schedule.stages)
   contracts = [contract_of(stage) for stage in stages]
   cascade = schedule is attack
-  ranked = any(stage.rank is not None for stage in schedule.stages)
   return AttackCard(
     name,
     (inspect.getdoc(build) or "").split("\n")[0],
     parameters,
     tuple(norm for norm in _NORMS if _takes(build, norm)) or (stages[0].threat.name,),
-    "untargeted (chooses its own targets)" if ranked else "untargeted, targeted",
+    _goals(schedule),
     ", ".join(dict.fromkeys(contract.access for contract in contracts)),
     "the closest success" if all(contract.minimal for contract in contracts) else "a success within eps",
     f"{len(contracts)} attacks over the survivors" if cascade else _cost(contracts[0]),
@@ -268,6 +270,15 @@ def _takes(build: Any, norm: str) -> bool:
   except JaxrobustError:
     return False
   return True
+
+
+def _goals(schedule: Schedule) -> str:
+  """Returns what may be asked for; a loss by name may know one goal alone."""
+  if any(stage.rank is not None for stage in schedule.stages):
+    return "untargeted (chooses its own targets)"
+  losses = [loss_name(stage.attack) for stage in schedule.stages]
+  kinds = {LOSSES[loss].target for loss in losses if loss is not None}
+  return "targeted" if "required" in kinds else "untargeted" if "ignored" in kinds else "untargeted, targeted"
 
 
 def _cost(contract: Any) -> str:

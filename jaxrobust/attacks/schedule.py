@@ -7,6 +7,7 @@ mixes items of all examples and stages freely; the rule alone decides what an ex
 from __future__ import annotations
 
 import functools
+import itertools
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ from typing import NamedTuple, Protocol, cast
 import numpy as np
 
 from jaxrobust.attacks.losses import LOSSES
-from jaxrobust.attacks.registry import attack_id
+from jaxrobust.attacks.registry import attack_id, attack_name
 from jaxrobust.core.contract import contract_of, same_threat
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.types import Attack
@@ -153,6 +154,8 @@ class Cascade:
     >>> cascade = Cascade.restarts(make_attack("pgd", num_steps=5), 3)
     >>> [stage.restart for stage in cascade.stages]
     [0, 1, 2]
+    >>> cascade
+    Cascade(linf: pgd × 3)
   """
 
   stages: tuple[Stage, ...]
@@ -170,6 +173,13 @@ class Cascade:
       names = sorted({first.name, other.name})
       got = ", ".join(names) if len(names) > 1 else f"two {first.name} that measure differently"
       raise InputError(f"the stages of a cascade must share one threat, got {got}")
+
+  def __repr__(self) -> str:
+    """Returns one line: the attacks in their order, and how often each."""
+    runs = itertools.groupby(attack_name(stage.attack) for stage in self.stages)
+    counts = ((name, len(list(run))) for name, run in runs)
+    stages = ", ".join(name if count == 1 else f"{name} × {count}" for name, count in counts)
+    return f"{type(self).__name__}({self.name + ', ' if self.name else ''}{self.norm}: {stages})"
 
   @classmethod
   def restarts(cls, attack: Attack, count: int) -> Cascade:

@@ -33,7 +33,8 @@ T = TypeVar("T")
 
 def unknown_name(kind: str, name: str, known: list[str]) -> UnknownNameError:
   """Returns the error for `name`, with the nearest of the `known` names."""
-  near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+  lower = {one.lower(): one for one in known}
+  near = [lower[one] for one in difflib.get_close_matches(name.lower(), lower, n=3, cutoff=0.5)]
   hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"known: {', '.join(known) or 'none'}"
   return UnknownNameError(f"unknown {kind} {name!r}; {hint}")
 

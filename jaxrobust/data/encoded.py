@@ -28,7 +28,7 @@ from jaxrobust.data.crops import Crop, cropped
 from jaxrobust.data.judging import USUALLY, Judging
 from jaxrobust.data.order import balanced_order, listed_order
 from jaxrobust.data.preprocessing import crop_size, fitting, make_preprocessing
-from jaxrobust.data.source import Ids, as_floats, check_ids
+from jaxrobust.data.source import Ids, as_floats, check_ids, short_repr
 
 # Set to 1 where links may lead out of a folder of pictures.
 FOLLOW_LINKS = "JAXROBUST_FOLLOW_LINKS"
@@ -168,6 +168,7 @@ class EncodedSource:
   class_names: tuple[str, ...] | None = None
   whole: EncodedSource | None = None
   in_bytes: ClassVar[bool] = True
+  __repr__ = short_repr
 
   def __post_init__(self) -> None:
     if not self.files:

@@ -124,6 +124,15 @@ def raw(data: DataSource, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
   return data.raw(ids) if holds_bytes(data) else data.take(ids)  # type: ignore[attr-defined]
 
 
+def short_repr(source: DataSource) -> str:
+  """Returns a data set as one line, whatever it holds.
+
+  >>> ArraySource("two", np.zeros((2, 4, 4, 3), np.uint8), np.array([0, 1]), 10)
+  ArraySource('two', 2 examples, 10 classes)
+  """
+  return f"{type(source).__name__}({source.name!r}, {len(source):,} examples, {source.num_classes} classes)"
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class ArraySource:
   """A data set held in arrays; `images` may be a memory map larger than memory.
@@ -151,6 +160,7 @@ class ArraySource:
   class_names: tuple[str, ...] | None = None
   judging: Judging = USUALLY
   whole: ArraySource | None = None
+  __repr__ = short_repr
 
   def __post_init__(self) -> None:
     if self.images.dtype not in (np.uint8, np.float32):

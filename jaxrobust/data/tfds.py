@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from jaxrobust.core.errors import InputError
-from jaxrobust.data.source import Ids, as_floats, check_count, check_ids
+from jaxrobust.data.source import Ids, as_floats, check_count, check_ids, short_repr
 
 PREFIX = "tfds:"
 
@@ -30,6 +30,7 @@ class TfdsSource:
   size: int
   version: str = ""
   class_names: tuple[str, ...] | None = None
+  __repr__ = short_repr
 
   def __len__(self) -> int:
     return self.size

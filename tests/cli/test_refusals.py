@@ -115,6 +115,7 @@ def test_a_folder_that_is_no_classifier_is_named(tmp_path):
     ("eps -1/255 is negative", ["evaluate", "--eps=-1/255"]),
     ("is not a number or a fraction", ["evaluate", "--eps=8:255"]),
     ("unknown suite 'basik'; did you mean 'basic'", ["evaluate", "--suite=basik"]),
+    ("'AutoAttack' is an attack, no suite: --suite=cascade --stages=autoattack", ["evaluate", "--suite=AutoAttack"]),
     ("unknown norm 'l7'", ["evaluate", "--norm=l7"]),
     ("unknown dataset 'digit32'", ["evaluate", "--data=digit32"]),
     ("digits32 has 500 examples; cannot take the first 501", ["evaluate", "--n=501"]),

@@ -23,6 +23,7 @@ def colors():
   ("name", "text"),
   [
     ("crimsn", "unknown color 'crimsn'; did you mean 'crimson'?"),
+    ("AZURE", "unknown color 'AZURE'; did you mean 'azure'?"),
     ("Azure", "unknown color 'Azure'; did you mean 'azure'?"),
     ("xyz", "unknown color 'xyz'; known: azure, crimson, violet"),
     ("", "unknown color ''; known: azure, crimson, violet"),

@@ -35,3 +35,8 @@ def test_nothing_attacked_is_shown_as_nothing():
   classifier = jr.Classifier.from_function(lambda x: x.mean((1, 2)), 2)
   empty = jr.attack_images(jr.make_attack("fgsm"), classifier, images[:0], labels[:0], eps="8/255")
   assert repr(empty) == "AttackResult(0 images, 0 queries)"
+
+
+def test_data_sets_and_cascades_are_one_line():
+  assert repr(jr.load_data("digits32")) == "ArraySource('digits32', 500 examples, 10 classes)"
+  assert repr(jr.make_attack("autoattack")) == "Cascade(autoattack, linf: apgd-ce, apgd-t × 9, fab-t × 9, square)"

@@ -20,8 +20,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from jaxrobust.attacks.registry import ATTACKS
 from jaxrobust.core.budget import Budget, check_norm
-from jaxrobust.core.errors import InputError
+from jaxrobust.core.errors import InputError, UnknownNameError
 from jaxrobust.core.registry import Registry, unknown_name
 from jaxrobust.evaluation.suites.entry import SuiteEntry, oblivious
 
@@ -244,6 +245,10 @@ def make_suite(text: str, setting: Setting) -> Suite:
   for option in options:
     if option not in OPTIONS:
       raise unknown_name(f"option of suite {name!r}", option, list(OPTIONS))
+  if name not in SUITES and name.lower() in ATTACKS:
+    stages = name.lower()
+    how = f"--suite=cascade --stages={stages}, in Python suite='cascade', cascade=CascadeSetting({stages!r})"
+    raise UnknownNameError(f"{name!r} is an attack, no suite: {how}")
   setting = replace(setting, **dict.fromkeys(options, True))  # type: ignore[arg-type]
   suite = replace(SUITES[name](setting), name=name, setting=setting)
   refused = [what for what in suite.fixes if what in setting.given]
