@@ -86,13 +86,13 @@ def save_figure(figure: Any, stem: Path) -> None:
 
 
 def label(text: str, most: int = 34) -> str:
-  """Returns any text as one line that matplotlib takes as text, not as formulas.
+  """Returns any text as one line that matplotlib takes as text, not as formulas; of a long one both ends.
 
-  >>> label("a$b$"), label("x" * 40, 5)
-  ('a\\\\$b\\\\$', 'xxxx…')
+  >>> label("a$b$"), label("linf-robust accuracy", 12)
+  ('a\\\\$b\\\\$', 'linf-r…uracy')
   """
   line = re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+", " ", text).encode("utf-8", "replace").decode("utf-8")
-  line = line if len(line) <= most else line[: most - 1] + "…"
+  line = line if len(line) <= most else line[: most // 2] + "…" + line[len(line) - (most - 1) // 2 :]
   return line.replace("$", r"\$")
 
 

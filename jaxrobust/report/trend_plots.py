@@ -72,8 +72,8 @@ def _scatter(plt: Any, trend: Trend, groups: Sequence[Trend]) -> Any:
   if trend.limit is not None:
     ends = trend.intervals["limit"]
     bracket = f" [{ends.low:.1f}, {ends.high:.1f}]" if np.isfinite(ends.low) else ""
-    axes.axhline(trend.limit, color=COLORS[1], linewidth=0.8, linestyle="--")
-    axes.annotate(f"limit {trend.limit:.1f}{bracket}", (0.02 * top, trend.limit), fontsize=7, va="bottom")
+    text = f"limit {trend.limit:.1f}{bracket}"
+    axes.axhline(trend.limit, color=COLORS[1], linewidth=0.8, linestyle="--", zorder=0.8, label=text)
   axes.set_xlim(0, top)
   axes.set_ylim(0, top)
   unit = ", %" if top == 100 else ""
@@ -81,7 +81,7 @@ def _scatter(plt: Any, trend: Trend, groups: Sequence[Trend]) -> Any:
   axes.set_ylabel(label(trend.y, 50) + unit)
   about = [part for part in (trend.zoo.source or "models", trend.zoo.date, f"n = {trend.line.n}") if part]
   axes.set_title(label(", ".join(about), 90), fontsize=6)
-  axes.legend(frameon=False, fontsize=7, loc="upper left")
+  axes.legend(frameon=True, framealpha=0.85, edgecolor="none", fontsize=7, loc="upper left")
   return figure
 
 
