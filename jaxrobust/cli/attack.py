@@ -51,6 +51,7 @@ def run(argv: list[str]) -> int:
   from jaxrobust.data.registry import load_data
   from jaxrobust.defenses.stored import load_classifier
   from jaxrobust.engine.api import attack_images
+  from jaxrobust.evaluation.attack_job import start_pool
   from jaxrobust.evaluation.preprocess import model_preprocessing
   from jaxrobust.results import atomic_write, check_writable
 
@@ -77,6 +78,7 @@ def run(argv: list[str]) -> int:
       restarts=config.restarts,
       samples=1 if config.oblivious else None,
       batch_size=config.batch_size or None,
+      starts=start_pool(data, images.shape[1:]),
       progress=lambda stats: meter(stats.examples),
     )
   buffer = io.BytesIO()

@@ -18,6 +18,7 @@ from jaxrobust.core.errors import InputError
 from jaxrobust.data.crops import Crop
 from jaxrobust.data.judging import Judging, judging_of
 from jaxrobust.data.source import (
+  ArraySource,
   DataSource,
   Ids,
   SequenceSource,
@@ -118,6 +119,54 @@ def pinned(source: DataSource, n: int) -> PinnedSource:
   return kind(source, order[:n])
 
 
+@dataclass(frozen=True, eq=False)
+class PartSource(SourceView):
+  """Remembers the whole of a subset that does not say itself what it is one of."""
+
+  source: DataSource
+  whole: DataSource
+
+  @property
+  def condition(self) -> str:
+    return getattr(self.source, "condition", "clean")
+
+  @property
+  def in_bytes(self) -> bool:
+    return holds_bytes(self.source)
+
+  def take(self, ids: Ids) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the subset's own examples."""
+    return self.source.take(ids)
+
+  def raw(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the same as they are stored."""
+    return raw(self.source, ids)
+
+  def fingerprint(self) -> str:
+    """Returns the subset's own."""
+    return self.source.fingerprint()
+
+  def subset(self, n: int) -> PartSource:
+    """Returns the first n of the subset."""
+    return replace(self, source=self.source.subset(n))
+
+
+def first_of(source: DataSource, n: int) -> DataSource:
+  """Returns `source.subset(n)`, of which `whole_of` knows the whole, whoever has written the source."""
+  inner: Any = source
+  if isinstance(source, SequenceSource):
+    return source.subset(n)
+  if _is_view(source):
+    return replace(inner, source=first_of(inner.source, n))
+  part = source.subset(n)
+  return PartSource(part, source) if getattr(part, "whole", None) is None else part
+
+
+def _is_view(source: DataSource) -> bool:
+  """Tells whether a source changes the examples of another, one by one, and chooses none of them."""
+  return isinstance(source, SourceView) and not isinstance(source, PinnedSource | PartSource) and is_dataclass(source)
+
+
 def whole_of(source: DataSource, n: int | None = None) -> DataSource:
   """Returns the data set that a source is a subset of, in the order that its subsets are taken in.
 
@@ -136,10 +185,13 @@ def whole_of(source: DataSource, n: int | None = None) -> DataSource:
   (4, 10)
   """
   inner: Any = source
-  if isinstance(source, SourceView) and not isinstance(source, PinnedSource) and is_dataclass(source):
-    return replace(inner, source=whole_of(source.source, n))
+  if _is_view(source):
+    return replace(inner, source=whole_of(inner.source, n))
   whole = getattr(source, "whole", None) or source
   if n is not None:
     return whole.subset(min(n, len(whole)))
   order = getattr(whole, "order", None)
-  return whole if order is None else PinnedSource(whole, order)
+  if order is None:
+    return whole
+  # Arrays are not copied; a view of files (another decoder) wants these and not a view of them.
+  return PinnedSource(whole, order) if isinstance(whole, ArraySource) else whole.subset(len(whole))

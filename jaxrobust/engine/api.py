@@ -21,7 +21,7 @@ from jaxrobust.core.keys import check_seed
 from jaxrobust.core.proportions import Proportion, proportion
 from jaxrobust.core.types import Attack
 from jaxrobust.core.validation import check_images, check_targets, check_whole
-from jaxrobust.engine.example import EngineStats, Examples
+from jaxrobust.engine.example import EngineStats, Examples, Source
 from jaxrobust.engine.options import EngineOptions, check_precision, check_samples
 from jaxrobust.engine.scheduler import SAMPLES, Engine
 from jaxrobust.engine.verdicts import VerdictArrays
@@ -141,7 +141,7 @@ def attack_images(
   ids: np.ndarray | None = None,
   precision: str = "highest",
   budgets: Sequence[str | float] = (),
-  starts: tuple[np.ndarray, np.ndarray] | None = None,
+  starts: tuple[np.ndarray, np.ndarray] | Source | None = None,
   progress: Callable[[EngineStats], None] | None = None,
 ) -> AttackResult:
   """Attacks images and returns verified results, the same for any batch size, order or device count.
@@ -162,9 +162,9 @@ def attack_images(
     ids: names of the examples for their keys, whole numbers; positions by default.
     precision: of matrix products and convolutions; float32 throughout by default, also on TPU.
     budgets: of minimal attacks, for which `reached_step` and `reached_query` of the result say when each was first met.
-    starts: images and labels that attacks with `needs_start` or `needs_others` choose from; the first 500 of the
-      attacked ones by their ids otherwise, and later ones of targets that are not among them. Which start an example
-      gets depends on the seed and its class alone.
+    starts: images and labels, or a source of examples, that attacks with `needs_start` or `needs_others` choose from;
+      the attacked ones in the order of their ids otherwise. The first 500 are asked, and later ones of targets that
+      are not among them. Which start an example gets depends on the seed and its class alone.
     progress: called with running totals.
 
   Example:
@@ -271,13 +271,17 @@ def _checked_source(images: Any, labels: Any, targets: Any, ids: Any, num_classe
   )
 
 
-def _start_pool(source: ExampleArrays, starts: Any, num_classes: int) -> ExampleArrays:
+def _start_pool(source: ExampleArrays, starts: Any, num_classes: int) -> Source:
   """Returns what starting points are chosen from, in an order of its own."""
   if starts is None:
     return ExampleArrays(*source.take(np.argsort(source.ids, kind="stable")))
-  if not isinstance(starts, tuple) or len(starts) != 2:
+  pool: Source
+  if isinstance(starts, Source):
+    pool = starts
+  elif isinstance(starts, tuple) and len(starts) == 2:
+    pool = _checked_source(*starts, None, None, num_classes)
+  else:
     raise InputError("starts are a pair of images and labels")
-  pool = _checked_source(*starts, None, None, num_classes)
   if not len(pool) or pool.image_shape != source.image_shape:
     raise InputError(f"starts are {len(pool)} images of shape {pool.image_shape}, attacked are {source.image_shape}")
   return pool

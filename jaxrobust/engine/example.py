@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -17,6 +17,7 @@ class Examples(NamedTuple):
   targets: np.ndarray
 
 
+@runtime_checkable
 class Source(Protocol):
   """Where examples come from; rows are read by position, a few at a time."""
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from jaxrobust.certify.first import CertifyFirst
+from jaxrobust.data.source import DataSource
 from jaxrobust.data.subsets import whole_of
 from jaxrobust.engine.api import search_eps
 from jaxrobust.engine.scheduler import Engine
@@ -47,7 +48,7 @@ class AttackRun:
       clean=job.context.clean(job.data, str(options)),
       wants_image=self.gallery.wants if options.save_images else None,
       budgets=[budget.value for budget in entry.strengths],
-      start_pool=start_pool(job, shape),
+      start_pool=start_pool(job.data, shape),
     )
 
   @property
@@ -83,9 +84,9 @@ def samples_of(options: RunOptions, entry: SuiteEntry) -> int | None:
   return 1 if entry.oblivious == "gradient" and options.samples is None else options.samples
 
 
-def start_pool(job: Job, shape: tuple[int, int, int]) -> ShareSource:
+def start_pool(data: DataSource, shape: tuple[int, int, int]) -> ShareSource:
   """Returns the whole data set, which attacks choose starting points and other images from, however few they attack."""
-  whole = whole_of(job.data)
+  whole = whole_of(data)
   return ShareSource(whole, np.arange(len(whole)), shape)
 
 

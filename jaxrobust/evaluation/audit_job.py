@@ -90,6 +90,8 @@ def phase(job: Job, schedule: Cascade) -> Job:
   """Returns the ordinary job of one of the attacks; no suite asks for it, so that its command is that of the whole."""
   entry = replace(job.entry, schedule=schedule, attack=schedule_id(schedule))
   cell, config = replace(job.cell, attack=entry.attack), {**job.config, "attack": schedule_config(schedule)}
+  if not any(stage.needs_pool for stage in schedule.stages):
+    config.pop("starts", None)
   return replace(job, kind=ATTACK, entry=entry, cell=cell, config=config, part=None)
 
 

@@ -21,7 +21,7 @@ from jaxrobust.core.defense import ways_to_ignore
 from jaxrobust.core.errors import InputError
 from jaxrobust.data.judging import Judging, judging_of
 from jaxrobust.data.source import DataSource, SequenceSource
-from jaxrobust.data.subsets import whole_of
+from jaxrobust.data.subsets import first_of, whole_of
 from jaxrobust.engine.api import fit_schedule
 from jaxrobust.engine.scheduler import SAMPLES
 from jaxrobust.engine.starts import POOL
@@ -61,7 +61,7 @@ def make_job(
   if not kind.attacks and entry.attack != "none":
     raise InputError(f"{data.name} under {condition_of(data)} is sequences, which are not attacked: use --suite clean")
   if entry.first is not None and entry.first < len(data):
-    data = data.subset(entry.first)
+    data = first_of(data, entry.first)
   _check_classes(data, context.classifier.num_classes)
   judging = judging_of(data)
   classifier = context.choosing(judging)

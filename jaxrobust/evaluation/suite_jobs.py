@@ -21,6 +21,7 @@ from jaxrobust.core.errors import InputError, JaxrobustError
 from jaxrobust.core.progress import ProgressFn, show_all
 from jaxrobust.data.registry import DATASETS, load_data
 from jaxrobust.data.source import DataSource
+from jaxrobust.data.subsets import first_of
 from jaxrobust.engine.options import EngineOptions
 from jaxrobust.engine.scheduler import Engine
 from jaxrobust.evaluation.conditions import under
@@ -145,7 +146,7 @@ def find_jobs(
     most = suite.setting.subset if n is None and part.data != suite.setting.data else n
     most = part.n if most is None else most
     if (part.data, most) not in cut:
-      cut[part.data, most] = found if most is None or most >= len(found) else found.subset(most)
+      cut[part.data, most] = found if most is None or most >= len(found) else first_of(found, most)
     place = part.data, part.condition, most
     try:
       if place not in conditions:

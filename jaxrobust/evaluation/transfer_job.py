@@ -123,7 +123,7 @@ class TransferRun:
       options=options.engine,
       wants_image=None,
       victims=self.victims,
-      start_pool=start_pool(jobs[0], shape),
+      start_pool=start_pool(jobs[0].data, shape),
     )
 
   @property

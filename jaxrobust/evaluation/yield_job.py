@@ -24,6 +24,7 @@ import numpy as np
 from jaxrobust.attacks.by_yield import ByYield
 from jaxrobust.attacks.schedule import Cascade, Stage
 from jaxrobust.core.progress import ProgressFn
+from jaxrobust.data.subsets import first_of
 from jaxrobust.engine.workload import BACKWARD, passes_to_the_end
 from jaxrobust.evaluation.attack_job import AttackRun
 from jaxrobust.evaluation.audit_job import alone, phase
@@ -108,7 +109,7 @@ def measure_pilot(job: Job, count: int, progress: ProgressFn) -> Pilot:
 
 def stage_job(job: Job, stage: Stage, count: int) -> Job:
   """Returns the ordinary job of one stage alone on the first `count` examples."""
-  data = job.data.subset(count) if count < job.cell.n else job.data
+  data = first_of(job.data, count) if count < job.cell.n else job.data
   made = phase(alone(job), Cascade((stage,)))
   # Alone, a minimal attack goes on to the closest success; in a cascade it ends at the first inside the budget.
   reached = (job.entry.eps,) if stage.attack.minimal and job.entry.eps is not None else ()

@@ -193,6 +193,17 @@ def test_attack_writes_the_documented_arrays(tiny, tmp_path, targets):
   assert sorted(path.name for path in out.parent.iterdir()) == ["adversarial.npz"]
 
 
+def test_attack_takes_other_images_from_the_whole_data_set(tiny, tmp_path):
+  words = ("attack", "--model", tiny[0] / "models" / "standard", "--attack=admix", "--options.num_steps=2", "--quiet")
+  images = {}
+  for n in (2, 6):
+    out = tmp_path / f"{n}.npz"
+    assert call(*words, f"--n={n}", "--eps=0.2", "--batch_size=8", "--out", out)[0] == 0
+    with np.load(out) as data:
+      images[n] = data["images"]
+  np.testing.assert_array_equal(images[2], images[6][:2])
+
+
 @pytest.mark.parametrize(
   ("words", "threat", "distance"),
   [

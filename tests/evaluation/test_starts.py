@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from PIL import Image
 
-from jaxrobust.data.encoded import EncodedSource
+from jaxrobust.attacks.by_yield import ByYield
+from jaxrobust.attacks.schedule import Cascade
+from jaxrobust.data.encoded import EncodedSource, image_folder
 from jaxrobust.data.registry import load_data
 from jaxrobust.data.source import ArraySource
-from jaxrobust.data.subsets import pinned, whole_of
+from jaxrobust.data.subsets import first_of, pinned, whole_of
 from jaxrobust.data.tfds import TfdsSource
 from jaxrobust.engine.options import EngineOptions
+from jaxrobust.evaluation.attack_job import start_pool
+from jaxrobust.evaluation.audit_job import phase
 from jaxrobust.evaluation.conditions import under
+from jaxrobust.evaluation.context import ModelContext
 from jaxrobust.evaluation.evaluate import evaluate
 from jaxrobust.evaluation.job import RunOptions
+from jaxrobust.evaluation.kinds import make_job
+from jaxrobust.evaluation.suite_jobs import find_jobs
 from jaxrobust.evaluation.suites import attack_entry, targeted
+from jaxrobust.evaluation.suites.suite import Setting, attack_set
 from jaxrobust.evaluation.targets import among
 from tests.evaluation.digits_model import digits_classifier
 
@@ -93,3 +104,63 @@ def test_fewer_examples_beside_it_leave_a_verdict_as_it_is(tmp_path, name):
   for few, many in ((3, 12),) if sort else ((3, 12), (12, 60)):
     for part, column in verdicts[few].items():
       np.testing.assert_array_equal(column, verdicts[many][part][:few], err_msg=f"{part}: {few} and {many}")
+
+
+def test_pictures_read_by_another_decoder_have_a_whole(tmp_path):
+  images, labels = load_data("digits32").take(np.arange(30))
+  for row, (image, label) in enumerate(zip(images, labels, strict=True)):
+    (tmp_path / str(label)).mkdir(exist_ok=True)
+    Image.fromarray((255 * image).astype(np.uint8)).save(tmp_path / str(label) / f"{row}.png")
+  part = under(image_folder(tmp_path, preprocessing="none").subset(4), "system-pil-pil-nearest")
+  whole = whole_of(part)
+  assert len(whole) == 30
+  np.testing.assert_array_equal(whole.take(np.arange(4))[0], part.take(np.arange(4))[0])
+
+
+class OwnSource:
+  """Somebody's data set: nothing but what a source must have."""
+
+  name, num_classes = "own", 10
+
+  def __init__(self, rows: int = 40):
+    self.rows = rows
+
+  def __len__(self) -> int:
+    return self.rows
+
+  def take(self, ids):
+    return load_data("digits32").take(np.asarray(ids))
+
+  def fingerprint(self) -> str:
+    return f"own {self.rows}"
+
+  def subset(self, n: int) -> OwnSource:
+    return OwnSource(n)
+
+
+def test_sources_that_know_of_no_whole_are_remembered():
+  part = first_of(OwnSource(), 12)
+  assert (part.name, len(part), part.fingerprint(), len(whole_of(part))) == ("own", 12, "own 12", 40)
+  for other in (first_of(part, 3), under(part, "fog-3"), first_of(under(OwnSource(), "fog-3"), 3)):
+    assert len(whole_of(other)) == 40
+  assert whole_of(part, 20).fingerprint() == "own 20"
+  assert first_of(digits(False), 3).whole is not None and isinstance(first_of(digits(False), 3), ArraySource)
+
+
+def test_jobs_of_own_sources_begin_at_one_pool(tmp_path):
+  context, entry = ModelContext(digits_classifier()), targeted(attack_entry("boundary", "4", queries=60))
+  suite = attack_set(Setting.of("own", "l2", "4"), [entry])
+  few, many = (find_jobs(suite, context, "m", OwnSource(), n, tmp_path, OPTIONS).jobs[0] for n in (3, 12))
+  assert few.config["starts"] == many.config["starts"]
+  assert [len(start_pool(job.data, (32, 32, 3))) for job in (few, many)] == [40, 40]
+
+
+def test_a_stage_without_starts_shares_the_cell_that_it_has_alone(tmp_path):
+  stages = [attack_entry("pgd", "4", norm="l2"), attack_entry("boundary", "4", queries=60)]
+  cascade = Cascade(tuple(one.schedule.stages[0] for one in stages))
+  entry = replace(stages[0], schedule=ByYield(cascade, 10), attack="l2-by-yield")
+  made = lambda one: make_job(ModelContext(digits_classifier()), "m", digits(False), one, tmp_path, OPTIONS)
+  assert "starts" in made(entry).config
+  for one in stages:
+    alone = phase(made(entry), one.schedule)
+    assert alone.config == made(one).config and alone.path == made(one).path
