@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from ml_collections import ConfigDict
 
-from jaxrobust.cli.configuration import parse
+from jaxrobust.cli.configuration import check_model, parse
 from jaxrobust.core.compilation import enable_compilation_cache
 from jaxrobust.core.errors import InputError, StorageError
 
@@ -43,8 +43,7 @@ _NOT_SAVED = ("stats", "reached_step", "reached_query")
 
 def run(argv: list[str]) -> int:
   config = parse("attack", argv, DEFAULTS, "adversarial images for a data set, written to an npz file")
-  if not config.model:
-    raise InputError("no model; pass --model=FOLDER of a trained classifier")
+  check_model(config.model)
   enable_compilation_cache()
   from jaxrobust.attacks.registry import make_attack
   from jaxrobust.core.progress import show

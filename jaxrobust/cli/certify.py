@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from jaxrobust.cli.configuration import parse
+from jaxrobust.cli.configuration import check_model, parse
 from jaxrobust.core.compilation import enable_compilation_cache
-from jaxrobust.core.errors import InputError
 
 DEFAULTS = {
   "model": "",
@@ -30,8 +29,7 @@ DEFAULTS = {
 
 def run(argv: list[str]) -> int:
   config = parse("certify", argv, DEFAULTS, "what no attack can do: certified accuracy and radii, as a cell on disk")
-  if not config.model:
-    raise InputError("no model; pass --model=FOLDER of a trained classifier")
+  check_model(config.model)
   enable_compilation_cache()
   from pathlib import Path
 

@@ -52,6 +52,12 @@ def parse(command: str, argv: list[str], defaults: dict[str, Any], usage: str, l
   return config
 
 
+def check_model(model: str) -> None:
+  """Refuses a command without a classifier."""
+  if not model:
+    raise InputError("no model; pass --model=FOLDER of a trained classifier, or --model=NAME of `jaxrobust list zoo`")
+
+
 def split_words(argv: list[str], defaults: dict[str, Any]) -> tuple[list[str], list[str]]:
   """Returns the words that a command is about, wherever they stand, and its options with their values.
 

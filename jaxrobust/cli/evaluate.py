@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from ml_collections import ConfigDict
 
-from jaxrobust.cli.configuration import command_line, parse
+from jaxrobust.cli.configuration import check_model, command_line, parse
 from jaxrobust.core.compilation import enable_compilation_cache
-from jaxrobust.core.errors import InputError
 from jaxrobust.core.terminal import say
 
 if TYPE_CHECKING:
@@ -97,8 +96,7 @@ def print_plan(config: ConfigDict) -> None:
 
 def evaluate_config(config: ConfigDict) -> Report:
   """Runs what a config of this command asks for."""
-  if not config.model:
-    raise InputError("no model; pass --model=FOLDER of a trained classifier")
+  check_model(config.model)
   enable_compilation_cache()
   from jaxrobust.evaluation.evaluate import evaluate
 

@@ -57,7 +57,7 @@ def main(argv: list[str] | None = None) -> int:
     prepare(words)
   # Warnings of the runtime underneath would bury our own output.
   os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-  if not words or words[0] in ("-h", "--help"):
+  if not words or words[0] in ("-h", "--help", "help"):
     print("usage: jaxrobust COMMAND [OPTIONS]\n")
     print("\n".join(f"  {name:<10} {text}" for name, text in COMMANDS.items()))
     print("\njaxrobust COMMAND --help lists a command's options.")

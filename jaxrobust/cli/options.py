@@ -189,7 +189,7 @@ OWN = {
     "options": "parameters of the attack, or of the training config, as --options.sharding=fsdp",
     "suite": "every attack of a suite instead, as oodrb or oodrb,small",
     "data": "the data set that the suite is for",
-    "train": "a training config in place of an evaluation, as configs/ares_bench.py:resnet50",
+    "train": "a training config in place of an evaluation, as ares_bench:resnet50",
     "dtype": "of the network's arithmetic: float32 or bfloat16",
     "precision": "of products of float32: highest (six bfloat16 passes on TPUs), high (three) or default (one)",
     "rows": "slots or images per chip; 0 for the engine's own, or the config's batch size",

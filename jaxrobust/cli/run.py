@@ -32,7 +32,7 @@ DEFAULTS = {
 def run(argv: list[str]) -> int:
   config = parse("run", argv, DEFAULTS, "train classifiers and evaluate them, from one config")
   if not config.networks:
-    raise InputError("no networks to train; pass --config=configs/local.py or a config of your own")
+    raise InputError("no networks to train; pass --config=local or a config of your own")
   enable_compilation_cache()
   from jaxrobust.data.registry import load_data
   from jaxrobust.engine.options import EngineOptions

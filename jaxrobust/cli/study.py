@@ -37,7 +37,8 @@ def run(argv: list[str]) -> int:
   if action not in actions:
     raise unknown_name("study command", action, sorted(actions))
   if not rest:
-    raise InputError(f"jaxrobust study {action} takes a {'folder' if action == 'table' else 'study: CONFIG.py:STUDY'}")
+    wanted = "folder" if action == "table" else "study: CONFIG.py:STUDY, or one that ships: studies:digits-techniques"
+    raise InputError(f"jaxrobust study {action} takes a {wanted}")
   return actions[action](rest[0], parse("study", rest[1:], DEFAULTS, USAGE))
 
 

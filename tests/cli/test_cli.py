@@ -29,7 +29,7 @@ def verdicts(path):
   return result.cell, result.config, result.provenance, result.findings, examples, summary
 
 
-@pytest.mark.parametrize("words", [(), ("-h",), ("--help",)])
+@pytest.mark.parametrize("words", [(), ("-h",), ("--help",), ("help",)])
 def test_help_lists_every_command(words):
   code, out, err = call(*words)
   assert code == 0 and not err and all(f"  {name} " in out for name in COMMANDS)
