@@ -212,4 +212,5 @@ def strength_curves(rows: Sequence[CellRow]) -> list[dict[str, Any]]:
 def _curve(row: CellRow, kind: str, attack: str, curve: Curve) -> dict[str, Any]:
   points = [[round(float(x), 6), round(100 * float(y), 2)] for x, y in zip(curve.x, curve.y, strict=True)]
   about = {"data": row.cell.data, "kind": kind, "norm": row.norm or "", "threat": row.threat or ""}
-  return {**about, "unit": row.unit or "", "n": row.cell.n, "attack": attack, "points": points}
+  proved = {"proved": True} if row.certificate else {}
+  return {**about, "unit": row.unit or "", "n": row.cell.n, "attack": attack, "points": points, **proved}

@@ -100,6 +100,7 @@ def test_cells_of_certificates(tmp_path, monkeypatch) -> None:  # type: ignore[n
   row = make_cell_row("a.json", exact)
   (curve,) = budget_curves([row])
   assert not row.adaptive and curve["attack"] == "l2-certified-crown" and curve["points"][0] == [0.0, 80.0]
+  assert curve["proved"]
 
   class KilledError(Exception):
     """Stands for a process that ends."""

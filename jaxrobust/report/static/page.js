@@ -334,7 +334,7 @@ const JR = (() => {
     for (const threat of [...new Set(here.map((curve) => curve.threat))].sort(byThreat)) {
       const own = here.filter((curve) => curve.threat === threat), unit = own[0].unit;
       const budget = own.filter((curve) => curve.kind === "budget"), strength = own.filter((curve) => curve.kind === "strength");
-      for (const [note, curves] of bySize(budget)) charts.push(lineChart(`${data}: accuracy against ${threat} budget${note}`, budgetLabel(own[0]), sensible(curves.map((curve) => ({ name: curve.attack, points: scaled(curve) })))));
+      for (const [note, curves] of bySize(budget)) charts.push(lineChart(`${data}: accuracy against ${threat} budget${note}`, budgetLabel(own[0]), sensible(curves.map((curve) => ({ name: curve.attack, points: scaled(curve), proved: curve.proved })))));
       for (const eps of [...new Set(strength.map(budgetOf))]) {
         for (const [note, curves] of bySize(strength.filter((curve) => budgetOf(curve) === eps)))
           charts.push(lineChart(`${data}: accuracy against attack steps, ${threat} ${eps}${unit ? ` ${unit}` : ""}${note}`, STEPS, curves.map((curve) => ({ name: curve.attack, points: curve.points }))));
@@ -557,22 +557,38 @@ const JR = (() => {
   }
 
   // Where two curves cross: before it one model is better, after it the other.
+  const heightAt = (points, x) => {
+    const k = points.findIndex((point) => point[0] >= x);
+    if (k <= 0) return (k < 0 ? points.at(-1) : points[0])[1];
+    const [[x0, y0], [x1, y1]] = [points[k - 1], points[k]];
+    return y0 + ((x - x0) / (x1 - x0)) * (y1 - y0);
+  };
+
+  // What is proved at one radius and not at the next is not proved between them: a line would say more than is known.
+  const stepped = (points) => points.flatMap((point, k) => (k ? [[points[k - 1][0], point[1]], point] : [point]));
+
+  // The outline of what lies between the best certificate and the strongest attack; null without both.
+  function gapBetween(series) {
+    const proved = series.filter((one) => one.proved).map((one) => ({ points: stepped(one.points) })), attacked = series.filter((one) => !one.proved);
+    if (proved.length === 0 || attacked.length === 0) return null;
+    const last = Math.min(...attacked.map((one) => one.points.at(-1)[0]));
+    const xs = [...new Set(series.flatMap((one) => one.points.map((point) => point[0])))].filter((x) => x <= last).sort((a, b) => a - b);
+    // Beyond its largest radius a certificate says nothing.
+    const below = (x) => Math.max(...proved.map((one) => (x > one.points.at(-1)[0] ? 0 : heightAt(one.points, x))));
+    const above = (x) => Math.min(...attacked.map((one) => heightAt(one.points, x)));
+    return [...xs.map((x) => [x, above(x)]), ...stepped(xs.map((x) => [x, Math.min(below(x), above(x))])).reverse()];
+  }
+
   function crossings([first, second]) {
-    const at = (points, x) => {
-      const k = points.findIndex((point) => point[0] >= x);
-      if (k <= 0) return (k < 0 ? points.at(-1) : points[0])[1];
-      const [[x0, y0], [x1, y1]] = [points[k - 1], points[k]];
-      return y0 + ((x - x0) / (x1 - x0)) * (y1 - y0);
-    };
     const last = Math.min(first.points.at(-1)[0], second.points.at(-1)[0]);
     const xs = [...new Set([...first.points, ...second.points].map((point) => point[0]))].filter((x) => x <= last).sort((a, b) => a - b);
-    const gaps = xs.map((x) => at(first.points, x) - at(second.points, x)), found = [];
+    const gaps = xs.map((x) => heightAt(first.points, x) - heightAt(second.points, x)), found = [];
     let sign = 0, before = 0;
     gaps.forEach((gap, k) => {
       if (gap === 0) return;
       if (sign && Math.sign(gap) !== sign) {
         const x = gaps[before] === gap ? xs[k] : xs[before] + (gaps[before] / (gaps[before] - gap)) * (xs[k] - xs[before]);
-        found.push([x, at(first.points, x)]);
+        found.push([x, heightAt(first.points, x)]);
       }
       sign = Math.sign(gap);
       before = k;
@@ -588,15 +604,17 @@ const JR = (() => {
     const below = (long ? long.marks : ticks(xMax)).map((value) => s("text", { x: x(value), y: height - bottom + 16, "text-anchor": "middle" }, String(value)));
     const lines = series.map((one, at) => {
       const look = `c${at % 6}${at > 5 ? " dash" : ""}`;
-      const path = one.points.map((point, k) => `${k ? "L" : "M"}${x(point[0]).toFixed(1)} ${y(point[1]).toFixed(1)}`).join("");
+      const path = (one.proved ? stepped(one.points) : one.points).map((point, k) => `${k ? "L" : "M"}${x(point[0]).toFixed(1)} ${y(point[1]).toFixed(1)}`).join("");
       const dots = one.points.length > 9 ? [] : one.points.map((point) => s("circle", { class: `series ${look}`, cx: x(point[0]), cy: y(point[1]), r: 2.6 }, s("title", {}, `${one.name}: ${percent(point[1])} % at ${Number(point[0].toPrecision(4))}`)));
       return [s("path", { class: `series ${look}`, d: path }), dots];
     });
-    const crossed = series.length === 2 && series.every((one) => one.points.length > 1) ? crossings(series) : [];
+    const between = gapBetween(series);
+    const gap = between ? s("polygon", { class: "gap", points: between.map((point) => `${x(point[0]).toFixed(1)},${y(point[1]).toFixed(1)}`).join(" ") }, s("title", {}, "neither proved nor broken")) : null;
+    const crossed = !between && series.length === 2 && series.every((one) => one.points.length > 1) ? crossings(series) : [];
     const spots = crossed.map(([px, py]) => s("circle", { class: "cross", cx: x(px), cy: y(py), r: 5 }, s("title", {}, `The curves cross at ${Number(px.toPrecision(3))}, ${percent(py)} %`)));
-    const drawing = s("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${title}. The values follow as a table.` }, marks, below, lines, spots,
+    const drawing = s("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${title}. The values follow as a table.` }, marks, below, gap, lines, spots,
       s("line", { class: "axis", x1: left, x2: width - right, y1: y(0), y2: y(0) }), s("text", { x: (left + width - right) / 2, y: height - 6, "text-anchor": "middle" }, long ? `${xLabel}, logarithmic` : xLabel));
-    const legend = h("ul", { class: "legend" }, series.map((one, at) => h("li", {}, h("span", { class: `c${at % 6}` }), h("bdi", {}, one.name))));
+    const legend = h("ul", { class: "legend" }, series.map((one, at) => h("li", {}, h("span", { class: `c${at % 6}` }), h("bdi", {}, one.name))), between ? h("li", {}, h("span", { class: "gap" }), "neither proved nor broken") : null);
     const values = h("details", {}, h("summary", {}, "Values"), series.map((one) => table(`${one.name}: ${title}`, headers(xLabel, "accuracy, %"), one.points.map((point) => h("tr", {}, h("td", { class: "left" }, String(Number(point[0].toPrecision(4)))), h("td", { class: "left" }, percent(point[1])))))));
     const note = crossed.length ? h("p", { class: "meta" }, `The curves cross at ${crossed.map(([px]) => Number(px.toPrecision(3))).join(", ")}: which model is better depends on it.`) : null;
     return h("figure", {}, h("figcaption", {}, title), drawing, JR.share.figureButton(drawing, title), legend, note, values);
