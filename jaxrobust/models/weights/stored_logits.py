@@ -67,4 +67,6 @@ def _read(path: str | os.PathLike) -> tuple[np.ndarray, np.ndarray]:
   check_shape(images)
   images = images.astype(np.float32) / np.float32(255) if images.dtype == np.uint8 else images.astype(np.float32)
   check_range(images)
+  if np.ptp(logits) == 0 or (len(logits) > 1 and not np.ptp(logits, axis=0).any()):
+    raise InputError(f"the logits of {path} are the same for all images or classes: equal ones would prove nothing")
   return images, logits

@@ -265,6 +265,10 @@ def test_stored_logits_are_compared_before_anything_is_written(checkpoint, tmp_p
   np.savez(file, images=IMAGES, logits=1 + logits(0.0, 1.0) ** 2)
   with pytest.raises(InputError, match="with every usual normalization"):
     convert_checkpoint(path, "resnet2b", out, check=file)
+  for same in (np.zeros((len(IMAGES), 10)), np.tile(np.arange(10.0), (len(IMAGES), 1))):
+    np.savez(file, images=IMAGES, logits=same)
+    with pytest.raises(InputError, match="same for all images or classes: equal ones would prove nothing"):
+      convert_checkpoint(path, "resnet2b", out, check=file)
   np.savez(file, images=IMAGES)
   with pytest.raises(InputError, match="must hold `images` and `logits`, found images"):
     convert_checkpoint(path, "resnet2b", out, check=file)
