@@ -26,7 +26,15 @@ import numpy as np
 
 from jaxrobust.core.errors import InputError, first_line
 from jaxrobust.core.largest import largest_value
-from jaxrobust.core.modules import LinenApply, NnxApply, evaluation_arguments, is_nnx, nnx_apply, refuse_module
+from jaxrobust.core.modules import (
+  LinenApply,
+  NnxApply,
+  evaluation_arguments,
+  is_nnx,
+  nnx_apply,
+  refuse_module,
+  refuse_torch,
+)
 from jaxrobust.core.spelling import accepts_old_names
 from jaxrobust.core.types import Array
 
@@ -128,6 +136,7 @@ class Classifier:
     """
     if num_classes < 2:
       raise InputError(f"a classifier needs at least 2 classes, got {num_classes}")
+    refuse_torch(logits_fn)
     apply = _FunctionApply(logits_fn, variables is not None, randomized, features, _called(name, version))
     return cls(variables, apply, num_classes, randomized, input_shape)
 

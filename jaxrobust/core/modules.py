@@ -129,7 +129,11 @@ class NnxApply:
 
 def is_nnx(module: Any) -> bool:
   """Tells whether a value is an nnx module, without importing nnx."""
-  return any(kind.__module__.startswith("flax.nnx") for kind in type(module).__mro__)
+  return _is_of(module, "flax.nnx")
+
+
+def _is_of(value: Any, package: str) -> bool:
+  return any(f"{kind.__module__}.".startswith(f"{package}.") for kind in type(value).__mro__)
 
 
 def nnx_apply(module: Any, dtype: Any, called: str) -> tuple[NnxApply, Any]:
@@ -145,9 +149,17 @@ def nnx_apply(module: Any, dtype: Any, called: str) -> tuple[NnxApply, Any]:
 def refuse_module(module: Any) -> None:
   """Raises InputError for what is no module of flax, with the line that makes a classifier of it."""
   name = type(module).__name__
+  refuse_torch(module)
   if isinstance(module, tuple) and hasattr(module, "init") and hasattr(module, "apply"):  # haiku.Transformed
     line = "Classifier.from_function(lambda p, x: net.apply(p, None, x), classes, variables=params)"
     raise InputError(f"{name} is no flax module: write {line}")
   if not hasattr(module, "apply"):
     line = "Classifier.from_function(lambda x: jax.vmap(net)(x), classes)"
     raise InputError(f"{name} is no flax module: write {line}, if it takes one image, or give any function of images")
+
+
+def refuse_torch(network: Any) -> None:
+  """Raises InputError for a network of PyTorch, with the way to one that JAX can follow."""
+  if _is_of(network, "torch.nn"):
+    way = "torch.save(net.state_dict(), 'net.pth'), then jaxrobust convert net.pth --arch NAME --out FOLDER"
+    raise InputError(f"{type(network).__name__} is a network of PyTorch, of which JAX has no gradients: {way}")

@@ -18,6 +18,7 @@ from jaxrobust.core.contract import contract_of
 from jaxrobust.core.display import html_table
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.keys import check_seed
+from jaxrobust.core.modules import refuse_torch
 from jaxrobust.core.proportions import Proportion, proportion
 from jaxrobust.core.types import Attack
 from jaxrobust.core.validation import check_images, check_targets, check_whole
@@ -252,6 +253,7 @@ def check_attack(attack: Any) -> None:
 def check_classifier(classifier: Any) -> None:
   """Refuses, in one line, what is no `Classifier`."""
   if not isinstance(classifier, Classifier):
+    refuse_torch(classifier)
     kind = type(classifier).__name__
     raise InputError(f"the classifier is a {kind}; wrap it with Classifier.from_function or Classifier.from_module")
 

@@ -7,6 +7,7 @@ import pytest
 from flax import linen as nn
 from flax import nnx
 
+import jaxrobust as jr
 from jaxrobust.attacks.pgd import FGSM
 from jaxrobust.core.classifier import Classifier, check_logits
 from jaxrobust.core.compilation import count_compilations
@@ -304,3 +305,17 @@ class Odd(nn.Module):
 def test_what_is_no_classifier_yet_is_refused_with_the_line_to_write(arguments, reason):
   with pytest.raises(InputError, match=reason):
     Classifier.from_module(*arguments, num_classes=3)
+
+
+def test_networks_of_pytorch_are_refused_with_the_way_to_convert_them():
+  """They have a method `apply` and can be called, so that they would pass for either kind."""
+  kind = type("Net", (), {"__module__": "torch.nn.modules.module", "apply": print, "__call__": print})
+  images, labels = np.zeros((1, 4, 4, 3), np.float32), np.zeros(1, int)
+  for use in (
+    lambda net: Classifier.from_module(net, {}, num_classes=3),
+    lambda net: Classifier.from_function(net, 3),
+    lambda net: jr.attack_images(jr.make_attack("fgsm"), net, images, labels, eps="8/255"),
+    lambda net: jr.evaluate(net, (images, labels)),
+  ):
+    with pytest.raises(InputError, match=r"Net is a network of PyTorch, .* jaxrobust convert net.pth --arch NAME"):
+      use(kind())
