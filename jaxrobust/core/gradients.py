@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxrobust.core.classifier import Classifier
+from jaxrobust.core.errors import InputError
 from jaxrobust.core.types import Array, LogitsFn, Probe
 
 Loss = Callable[[Array], Array]
@@ -68,6 +69,9 @@ def loss_and_grad(model: LogitsFn, loss: Loss, image: Array, draw: Array | int =
     >>> point.grad.ravel().tolist()
     [1.0, -1.0]
   """
+  if not callable(loss):
+    made = f": jaxrobust.attacks.losses.bind({loss!r}, problem) makes one of a name" if isinstance(loss, str) else ""
+    raise InputError(f"a loss is a function of one image's logits, not {loss!r}{made}")
   sampled = getattr(model, "sampled", lambda x, draw: model(x)[None])
 
   def mean_loss(x: Array) -> tuple[Array, Array]:

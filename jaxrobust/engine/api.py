@@ -244,8 +244,10 @@ def check_attack(attack: Any) -> None:
   """Raises InputError, in one line, for what is neither an attack nor a schedule."""
   if isinstance(attack, str):
     raise InputError(f"the attack {attack!r} is a name; pass make_attack({attack!r})")
+  if isinstance(attack, type):
+    raise InputError(f"the attack is the class {attack.__name__}; pass one of it: {attack.__name__}()")
   if not is_schedule(attack):
-    if not isinstance(attack, type) and not any(hasattr(attack, part) for part in ("init", "step")):
+    if not any(hasattr(attack, part) for part in ("init", "step")):
       raise InputError(f"the attack is a {type(attack).__name__}; pass one of make_attack, or a cascade")
     contract_of(attack)
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from jaxrobust.core.classifier import Classifier
+from jaxrobust.core.errors import InputError
 from jaxrobust.core.gradients import ImageLogits, bpda, loss_and_grad
 
 IMAGE = jnp.asarray(np.random.default_rng(0).uniform(0.1, 0.9, (2, 3, 1)), jnp.float32)
@@ -78,6 +79,11 @@ def test_entries_of_a_gradient_that_are_not_finite_become_zero_and_are_flagged(b
   expected[1] = 0
   np.testing.assert_allclose(point.grad.ravel(), expected, rtol=1e-5)
   assert point.probe.nan and not point.probe.flat
+
+
+def test_a_loss_by_name_is_refused_with_what_makes_one_of_it():
+  with pytest.raises(InputError, match=r"function of one image's logits, not 'ce': .*losses.bind\('ce', problem\)"):
+    loss_and_grad(lambda x: x.ravel(), "ce", jnp.ones((1, 2, 1)))
 
 
 def test_a_zero_gradient_is_flagged_as_flat_and_not_as_nan():

@@ -106,6 +106,7 @@ def test_calls_that_are_no_calls_are_refused_in_one_line():
   cases = [
     ({"attack": "pgd"}, r"'pgd' is a name; pass make_attack\('pgd'\)"),
     ({"attack": 7}, "attack is a int"),
+    ({"attack": type(PGD)}, r"attack is the class PGD; pass one of it: PGD\(\)"),
     ({"classifier": lambda x: x}, "classifier is a function; wrap it with Classifier.from_function"),
     ({"ids": np.arange(3)}, "4 images but 3 ids"),
     ({"ids": np.arange(4.0)}, "ids are float64; expected integers"),
