@@ -1,0 +1,83 @@
+"""No attack of the library breaks what is certified: published networks, three budgets each, both norms.
+
+Gradient attacks see all certified examples of the first 500 images, attacks by queries those of the first 100.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jaxrobust.attacks.registry import make_attack
+from jaxrobust.certify.certifier import certify_images
+from jaxrobust.core.budget import Budget
+from jaxrobust.core.classifier import Classifier
+from jaxrobust.engine.api import attack_images
+from tests.realdata import cifar10_network, cifar10_test, fmnist_network, fmnist_test, needs_data
+
+LINF, L2 = ("2/255", "1/255", "0.5/255"), ("0.2", "0.1", "0.05")
+# Largest budget first; how many images; how many certificates there have to be at the smallest budget.
+CASES = {
+  "kw_base": ("linf", LINF, 500, 200),
+  "kw_wide": ("linf", LINF, 500, 200),
+  "cnn_a_adv": ("linf", LINF, 500, 50),
+  "cnn_a_adv4": ("linf", LINF, 500, 50),
+  "fmnist": ("linf", ("0.05", "0.02", "0.01"), 500, 50),
+  "kw_base-l2": ("l2", L2, 100, 20),
+}
+GRADIENTS = ("fgsm", "bim", "pgd", "mim", "dim", "tim", "apgd-ce", "apgd-dlr", "mm5")
+MINIMAL = ("fab", "deepfool", "fmn")
+QUERIES = ("square",)
+STEPS = {"fab": 20, "deepfool": 20, "fmn": 50, "square": 1000}
+
+
+def _attack(name: str, norm: str) -> Any:
+  return make_attack(name, norm=norm, **({"num_steps": STEPS[name]} if name in STEPS else {}))
+
+
+def _case(name: str) -> tuple[Classifier, tuple[np.ndarray, np.ndarray]]:
+  if name == "fmnist":
+    return fmnist_network(), fmnist_test(500)
+  return cifar10_network(name.partition("-")[0]), cifar10_test(500)
+
+
+def _certified(model: Classifier, images: np.ndarray, labels: np.ndarray, norm: str, budgets: tuple) -> dict:
+  """Returns for each budget which images are certified; what is proved at one holds at all below."""
+  proved, found = np.zeros(len(labels), bool), {}
+  for eps in budgets:
+    rows = np.flatnonzero(~proved)
+    proved[rows] = certify_images(model, images[rows], labels[rows], eps, norm=norm).certified
+    found[eps] = proved.copy()
+  return found
+
+
+@pytest.mark.slow
+@needs_data
+@pytest.mark.parametrize("name", CASES)
+def test_no_attack_breaks_what_is_certified(name: str) -> None:
+  norm, budgets, n, least = CASES[name]
+  model, (images, labels) = _case(name)
+  images, labels = images[:n], labels[:n]
+  certified = _certified(model, images, labels, norm, budgets)
+  print(name, {eps: int(rows.sum()) for eps, rows in certified.items()}, flush=True)
+  assert certified[budgets[-1]].sum() >= least
+  broken = {}
+  for eps, proved in certified.items():
+    for attack in GRADIENTS + QUERIES:
+      rows = np.flatnonzero(proved)
+      rows = rows[rows < 100] if attack in QUERIES else rows
+      if len(rows):
+        result = attack_images(_attack(attack, norm), model, images[rows], labels[rows], eps=eps)
+        broken[eps, attack] = int((~result.robust).sum())
+  largest = np.max([np.where(proved, Budget.parse(eps, norm).value, 0.0) for eps, proved in certified.items()], axis=0)
+  rows = np.flatnonzero(largest)
+  for attack in MINIMAL:
+    result = attack_images(_attack(attack, norm), model, images[rows], labels[rows])
+    broken["", attack] = int((result.distance <= largest[rows]).sum())
+  assert not any(broken.values()), broken
+  # The same attacks do break what is not certified, so that this test can fail.
+  others = np.flatnonzero(~certified[budgets[0]])[:100]
+  eps = 4 * Budget.parse(budgets[0], norm).value
+  assert not attack_images(_attack("mm5", norm), model, images[others], labels[others], eps=eps).robust.all()
