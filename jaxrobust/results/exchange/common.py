@@ -18,6 +18,17 @@ Record = dict[str, Any]
 EXAMPLES = {"cifar10": 10_000, "cifar100": 10_000, "imagenet": 5_000, "ImageNet16-120": 6_000}
 NORMS = {"Linf": "linf", "L2": "l2", "L1": "l1"}
 OTHERS = {ours: theirs for theirs, ours in NORMS.items()}
+# Family as our networks have it -> how others write architectures of it, the narrower first.
+_FAMILIES = {
+  "wide-resnet": r"wide ?resnet|wrn",
+  "resnet": r"res(net|next|nest)",
+  "convnext": "convnext",
+  "swin": "swin",
+  "xcit": "xcit",
+  "vit": "vit|deit",
+  "densenet": "densenet",
+  "cnn": "cnn|alexnet",
+}
 
 
 def read_json(path: Path) -> Any:
@@ -51,6 +62,22 @@ def describe(result: Result) -> Mapping[str, Any]:
   """What a result says about its model."""
   about = result.provenance.get("model")
   return about if isinstance(about, Mapping) else {}
+
+
+def architecture(text: Any) -> dict[str, str]:
+  """Returns what an architecture in other people's spelling says: it, and its family where that can be read.
+
+  >>> [architecture(text).get("family") for text in ("RaWideResNet-70-16", "PreActResNet-18", "ViT-B + ConvStem")]
+  ['wide-resnet', 'resnet', 'vit']
+  >>> architecture("ResNet-152 + WideResNet-70-16")["family"], architecture("Perceiver"), architecture(None)
+  ('ensembles', {'arch': 'Perceiver'}, {})
+  """
+  if not text:
+    return {}
+  parts = [part.lower() for part in str(text).split("+")]
+  named = [next((f for f, pattern in _FAMILIES.items() if re.search(pattern, part)), None) for part in parts]
+  found = {family for family in named if family is not None}
+  return {"arch": str(text)} | ({"family": found.pop() if len(found) == 1 else "ensembles"} if found else {})
 
 
 def data_of(file: Path, info: dict[str, Any]) -> str:

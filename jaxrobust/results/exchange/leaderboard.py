@@ -20,7 +20,7 @@ from jaxrobust.core.errors import CorruptFileError, StorageError
 from jaxrobust.core.reading import LARGEST_TEXT, read_file
 from jaxrobust.core.terminal import csv_text
 from jaxrobust.results.cell import Result
-from jaxrobust.results.exchange.common import EXAMPLES, NORMS, OTHERS, Record, describe, fraction
+from jaxrobust.results.exchange.common import EXAMPLES, NORMS, OTHERS, Record, architecture, describe, fraction
 
 SOURCE = "OODRobustBench leaderboard"
 DATASET_SHIFT, THREAT_SHIFT = "ood-d-mean", "ood-t-mean"
@@ -66,7 +66,8 @@ def _read_file(file: Path) -> Iterator[Record]:
     name = f"{title}, {arch}" if arch else title
     names[name] += 1
     model = f"{name}.{threat}" if names[name] == 1 else f"{name} #{names[name]}.{threat}"
-    about = {"name": title, "arch": arch or None, "venue": row.get("Venue"), "additional_data": row.get("Extra data")}
+    more = {"venue": row.get("Venue"), "additional_data": row.get("Extra data")}
+    about = {"name": title, **architecture(arch), **more}
     base: Record = {"schema": 0, "model": model, "data": data, "n": EXAMPLES[data], "source": SOURCE, "about": about}
     for column, (condition, attacked) in COLUMNS.items():
       text = (row.get(column) or "").strip()

@@ -20,6 +20,7 @@ from jaxrobust.results.exchange.common import (
   NORMS,
   OTHERS,
   Record,
+  architecture,
   as_object,
   as_text,
   data_of,
@@ -70,7 +71,7 @@ def read(path: Path) -> Iterator[Record]:
       "schema": 0,
       "model": f"{file.stem}.{threat}",
       "source": SOURCE,
-      "about": {"arch": info.get("architecture"), "name": info.get("name")},
+      "about": {**architecture(info.get("architecture")), "name": info.get("name")},
     }
     found: list[tuple[str, str, Mapping[str, Any]]] = [
       (data, "clean", {"clean": info.get("clean_acc"), **as_object(info.get("adv_acc") or {}, file)})

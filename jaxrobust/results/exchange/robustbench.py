@@ -18,6 +18,7 @@ from jaxrobust.results.exchange.common import (
   NORMS,
   OTHERS,
   Record,
+  architecture,
   as_text,
   data_of,
   describe,
@@ -50,7 +51,7 @@ def read(path: Path) -> Iterator[Record]:
       "data": data,
       "n": EXAMPLES.get(data, 10_000),
       "source": SOURCE,
-      "about": {**about, "arch": info.get("architecture")},
+      "about": {**about, **architecture(info.get("architecture"))},
     }
     number = lambda key, file=file, info=info: fraction(info.get(key), f"{file}: {key}", 100.0)
     clean = number("clean_acc")
