@@ -232,8 +232,8 @@ _UPPER = {
 def short_name(attack: str, threat: str | None = None) -> str:
   """Returns a column header for an attack: without its threat, which the board has, and without its options.
 
-  >>> short_name("linf-apgd-ce-100"), short_name("l2-autoattack")
-  ('APGD-CE-100', 'AutoAttack')
+  >>> short_name("linf-apgd-ce-100"), short_name("l2-autoattack"), short_name("linf-external")
+  ('APGD-CE-100', 'AutoAttack', 'External')
   >>> short_name("linf-bim-20,step_size=0.15-minimum-budget,targeted")
   'BIM-20, least budget, targeted'
   >>> short_name("lpips-alexnet-pgd-40", "lpips-alexnet"), short_name("linf-autoattack-audit-0.5")
@@ -248,5 +248,5 @@ def short_name(attack: str, threat: str | None = None) -> str:
   notes += ["least budget"] if "-minimum-budget" in attack else []
   notes += ["targeted"] if "targeted" in options else []
   words = [word.upper() if word in _UPPER else word for word in name.removesuffix("-minimum-budget").split("-")]
-  names = {"autoattack": "AutoAttack", "deepfool": "DeepFool", "square": "Square"}
+  names = {"autoattack": "AutoAttack", "deepfool": "DeepFool", "square": "Square", "external": "External"}
   return ", ".join(["-".join(names.get(word, word) for word in words), *notes])
