@@ -24,8 +24,11 @@ def default_cache_dir() -> pathlib.Path:
   named = os.environ.get("JAXROBUST_CACHE")
   if named:
     return pathlib.Path(named)
-  home = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache"))
-  return home / "jaxrobust" / "xla"
+  try:
+    caches = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
+  except RuntimeError:  # A container's user without an entry or a $HOME.
+    raise StorageError("no home folder for the compilation cache; set JAXROBUST_CACHE") from None
+  return caches / "jaxrobust" / "xla"
 
 
 def enable_compilation_cache(folder: str | os.PathLike | None = None) -> pathlib.Path:

@@ -44,15 +44,14 @@ def known_hashes(
     stamp: name -> the file's state now.
     read: name -> its bytes.
   """
-  path = _cache(place)
-  known, now = _load(path), time.time()
+  known, now = _load(place), time.time()
   states = {name: stamp(name) for name in names}
   changed = [name for name in states if known.get(name, ("", ""))[0] != stamp_of(states[name])]
   if changed:
     hashes = in_threads(lambda name: content_hash(read(name)), changed)
     fresh = dict(zip(changed, hashes, strict=True))
     settled = {name for name in changed if states[name].st_mtime < now - _SETTLED}
-    _save(path, known | {name: (stamp_of(states[name]), fresh[name]) for name in settled})
+    _save(place, known | {name: (stamp_of(states[name]), fresh[name]) for name in settled})
   else:
     fresh = {}
   return {name: fresh[name] if name in fresh else known[name][1] for name in names}
@@ -62,15 +61,15 @@ def _cache(place: str) -> Path:
   return default_cache_dir() / "contents" / f"{content_hash(os.fsencode(place))[:32]}.json"
 
 
-def _load(path: Path) -> dict[str, tuple[str, str]]:
+def _load(place: str) -> dict[str, tuple[str, str]]:
   try:
-    raw = read_if_there(path)
+    raw = read_if_there(_cache(place))
     entries = {} if raw is None else loads(raw)
     return {name: (str(stamp), str(digest)) for name, (stamp, digest) in entries.items()}
   except (JaxrobustError, ValueError, TypeError, AttributeError):
     return {}
 
 
-def _save(path: Path, entries: Mapping[str, tuple[str, str]]) -> None:
+def _save(place: str, entries: Mapping[str, tuple[str, str]]) -> None:
   with contextlib.suppress(JaxrobustError):  # Nothing depends on it but time.
-    atomic_write(path, json.dumps(entries))
+    atomic_write(_cache(place), json.dumps(entries))

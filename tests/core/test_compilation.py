@@ -51,8 +51,14 @@ def test_a_cache_of_the_users_is_taken(no_cache, tmp_path, monkeypatch):
   assert jax.config.jax_compilation_cache_dir == str(tmp_path / "theirs") and not (tmp_path / "ours").exists()
 
 
-def test_no_folder_no_cache(no_cache, tmp_path, monkeypatch):
+@pytest.mark.parametrize("home", [True, False])
+def test_no_folder_no_cache(no_cache, tmp_path, monkeypatch, home):
   (tmp_path / "file").write_text("")
-  monkeypatch.setenv("JAXROBUST_CACHE", str(tmp_path / "file" / "cache"))
+  if home:
+    monkeypatch.setenv("JAXROBUST_CACHE", str(tmp_path / "file" / "cache"))
+  else:  # As in a container whose user has no entry.
+    for name in ("JAXROBUST_CACHE", "XDG_CACHE_HOME"):
+      monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)
   with kept_programs():
     assert program(3.25)(1.0) == 20.25 and jax.config.jax_compilation_cache_dir is None

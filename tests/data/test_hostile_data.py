@@ -164,6 +164,11 @@ def test_the_fingerprint_is_of_the_contents(put, tmp_path, monkeypatch):
   name = put([black, white])
   before = load_data(name).fingerprint()
   assert load_data(name).fingerprint() == before
+  with monkeypatch.context() as homeless:  # As in a container whose user has no entry.
+    for variable in ("JAXROBUST_CACHE", "XDG_CACHE_HOME"):
+      homeless.delenv(variable, raising=False)
+    homeless.setattr("os.path.expanduser", lambda path: path)
+    assert load_data(name).fingerprint() == before
   paths = [tmp_path / "set" / each / "x.png" for each in "ab"]
   times = [(path.stat().st_atime_ns, path.stat().st_mtime_ns) for path in paths]
   put([white, black])
