@@ -71,17 +71,19 @@ def _write(folder: Folder, roots: Sequence[str | Path], out: Path, plots: bool, 
     "suites": suite_documents(suites, order),
     "zoos": zoo_documents(zoos, order),
   }
+  if plots:
+    from jaxrobust.report.card import write_card
+
+    write_card(boards, len(models), out)
   page = write_site(folder, models, boards, more, found.problems, out, url)
   write_tables(boards, out / "tables")
   write_studies(studies, out / "tables")
   write_suite_tables(suites, out / "tables")
   drawn = write_zoos(zoos, out / "trends", plots)
   if plots:
-    from jaxrobust.report.card import write_card
     from jaxrobust.report.plots import write_plots
     from jaxrobust.report.suite_plots import write_suite_plots
 
-    write_card(boards, len(models), out)
     drawn += write_plots(models, boards, out / "plots") + write_suite_plots(suites, out / "plots")
     drawn += write_study_plots(studies, out / "plots")
   counts = {"boards": len(boards), "suites": len(suites), "zoos": len(zoos), "plots": drawn}

@@ -24,6 +24,7 @@ from jaxrobust.results.store import IMAGES
 
 STATIC = ("index.html", "style.css", "page.js", "share.js", "scatter.js", "suites.js", "trends.js", "defenses.js")
 CARD = "card.png"
+_CARD = '<meta property="og:image" content="{}">\n<meta name="twitter:card" content="summary_large_image">\n'
 
 
 def write_if_new(path: Path, text: str | bytes) -> None:
@@ -52,13 +53,14 @@ def write_site(
     folder, models, boards, problems: what it shows.
     more: documents already: studies, suites, zoos.
     out: its folder.
-    url: where it will be published; pictures of shared links need an address.
+    url: where it will be published; pictures of shared links, where there is one in `out`, need an address.
   """
   static = resources.files("jaxrobust.report") / "static"
   for name in STATIC:
     text = (static / name).read_text("utf-8")
-    card = f'content="{html.escape(url.rstrip("/"))}/{CARD}"' if url else f'content="{CARD}"'
-    write_if_new(out / name, text.replace(f'content="{CARD}"', card))
+    address = f"{html.escape(url.rstrip('/'))}/{CARD}" if url else CARD
+    card = _CARD.format(address) if (out / CARD).is_file() else ""  # Drawn before, where plots are.
+    write_if_new(out / name, text.replace(_CARD.format(CARD), card))
   places = {"root": _link(folder, out), "given": folder.show("x")[:-1]}
   document = {**index_document(boards, models, problems), "defenses": defense_documents(models), **more, **places}
   write_if_new(out / "data" / "index.js", as_script("boards", document))

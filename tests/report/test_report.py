@@ -288,6 +288,8 @@ def test_a_shared_link_has_a_picture_and_its_address(tmp_path):
   from PIL import Image
 
   write_model(tmp_path / "results", "$x$ <b>", 0, rich=False)
+  page = write_report(tmp_path / "results", tmp_path / "site", url="https://a.b").page
+  assert "og:title" in page.read_text() and "card" not in page.read_text()  # No picture, no link to one.
   page = write_report(tmp_path / "results", tmp_path / "site", plots=True, url='https://a.b/"c"/').page
   assert Image.open(tmp_path / "site" / "card.png").size == (1200, 630)
   assert '<meta property="og:image" content="https://a.b/&quot;c&quot;/card.png">' in page.read_text()
