@@ -155,17 +155,32 @@ def _hides_arrays(threat: Any) -> bool:
   """Returns whether arrays sit in a threat that JAX cannot see into."""
   leaves = jax.tree.leaves(threat)
   hidden = len(leaves) == 1 and leaves[0] is threat and isinstance(threat, Threat)
-  return hidden and any(map(_reaches_array, jax.tree.leaves(vars(threat))))
+  return hidden and _reaches_array(threat, set())
 
 
-def _reaches_array(value: Any) -> bool:
-  """Tells whether a value is an array, or a function that brings one along: bound to it, or around it."""
+def _reaches_array(value: Any, seen: set[int]) -> bool:
+  """Tells whether a value is an array, or brings one along: in a field of it or around it, however deep."""
+  if _is_array(value):
+    return True
+  if id(value) in seen:
+    return False
+  seen.add(id(value))
+  return any(_reaches_array(leaf, seen) for leaf in jax.tree.leaves(_brought_along(value)))
+
+
+def _brought_along(value: Any) -> Any:
+  """Returns what a value holds where JAX does not look: fields, the object of a method, what a function closes over."""
   if isinstance(value, functools.partial):
-    return any(map(_reaches_array, jax.tree.leaves((value.func, value.args, value.keywords))))
+    return value.func, value.args, value.keywords
+  if inspect.ismethod(value):
+    return value.__self__
   if inspect.isfunction(value):
     around = [cell.cell_contents for cell in value.__closure__ or () if _filled(cell)]
-    return any(_is_array(one) for one in jax.tree.leaves(around))
-  return _is_array(value)
+    return value.__defaults__, value.__kwdefaults__, around
+  if inspect.ismodule(value) or isinstance(value, type):
+    return ()
+  # A compiled function holds the one it is made of under a name of its own.
+  return getattr(value, "__wrapped__", None), getattr(value, "__dict__", None)
 
 
 def _filled(cell: Any) -> bool:

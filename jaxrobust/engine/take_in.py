@@ -11,7 +11,7 @@ from jaxrobust.core.budget import inside
 from jaxrobust.engine.judge import Judgment, judge_logits, unpack_judgment
 from jaxrobust.engine.pending import CleanBatch, Departures, Fetched, Judged, Pending
 from jaxrobust.engine.status import SlotStatus, unpack_status
-from jaxrobust.engine.verify import check_candidates
+from jaxrobust.engine.verify import check_candidates, check_counts
 
 if TYPE_CHECKING:
   from jaxrobust.engine.scheduler import Engine
@@ -126,6 +126,9 @@ def _record_costs(engine: Engine, entry: Departures, status: SlotStatus) -> None
   """Adds what items have cost since they last left or paused to their examples and to the totals."""
   table, rows, stats = engine.examples, entry.rows, engine.stats
   program = engine.pools[entry.pool].program
+  check_counts(
+    program.attack, program.samples, table["id"][rows], status.step[entry.places], status.queries[entry.places]
+  )
   if program.budgets:
     steps, queries = status.reached_step[entry.places], status.reached_query[entry.places]
     table["item_reached_step"][rows] = steps + table["steps"][rows][:, None]

@@ -1,4 +1,7 @@
-"""The last word on a candidate: inside the box, inside its ball, and called otherwise by the classifier itself."""
+"""The last word on a candidate: inside the box, inside its ball, and called otherwise by the classifier itself.
+
+And on what it has cost: no step makes more queries than its attack declares, or fewer than none.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from jaxrobust.attacks.schedule import Stage
 from jaxrobust.core.budget import inside
 from jaxrobust.core.contract import contract_of
 from jaxrobust.core.errors import VerificationError
+from jaxrobust.core.types import Attack
 from jaxrobust.engine.judge import Judgment
 from jaxrobust.engine.table import ExampleTable
 
@@ -54,3 +58,16 @@ def check_candidates(
         f" distance {distance[at]:.7g}, eps {eps[at]:.7g}"
       )
   return met & within
+
+
+def check_counts(attack: Attack, samples: int, ids: np.ndarray, steps: np.ndarray, queries: np.ndarray) -> None:
+  """Raises VerificationError for items that report more queries than so many steps may make, or fewer than none."""
+  # A success is seen before its step is over.
+  most = (steps.astype(np.int64) + 1) * attack.cost.forward * samples
+  bad = (queries < 0) | (queries > most)
+  if bad.any():
+    at = int(np.argmax(bad))
+    raise VerificationError(
+      f"{attack_name(attack)} reports {queries[at]} queries in {steps[at]} steps for example {ids[at]}:"
+      f" {attack.cost} allows 0 to {most[at]}"
+    )

@@ -207,7 +207,7 @@ def _fitted(source: ModelContext, spec: TransferSpec, job: Job) -> tuple[int, Tr
   rows = ShareSource(job.data, first, job.image_shape(), seed if spec.entry.targeted else None).take(first)
   targets = rows.targets if spec.entry.targeted else None
   with jax.default_matmul_precision(job.options.precision):
-    attack = fit(attack, source.classifier, rows.images, rows.labels, _value(job), targets, seed)
+    attack = fit(attack, source.choosing(job.judging), rows.images, rows.labels, _value(job), targets, seed)
   return count, replace(spec, entry=replace(spec.entry, schedule=Cascade((replace(stage, attack=attack),))))
 
 

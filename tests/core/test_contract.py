@@ -149,6 +149,37 @@ def weighing(weights):
   return lambda change: weights * change
 
 
+class Net:
+  """An object that JAX cannot look into."""
+
+  def __init__(self):
+    self.layers = [{"weights": jnp.ones(3)}]
+    self.itself = self
+
+  def features(self, change):
+    return self.layers[0]["weights"] * change
+
+
+DEEP = {
+  "field of an object": Net(),
+  "method": Net().features,
+  "partial of a method": functools.partial(Net().features),
+  "compiled function": jax.jit(weighing(jnp.ones(3))),
+  "function around another": (lambda inner: lambda change: inner(change))(weighing(jnp.ones(3))),
+  "default": lambda change, weights=jnp.ones(3): weights * change,  # noqa: B008
+}
+
+
+@pytest.mark.parametrize("how", DEEP)
+def test_arrays_of_a_threat_are_found_however_deep(how):
+  refused(variant(threat=Measured(DEEP[how])), "attack Mine", "threat Measured holds arrays")
+
+
+def test_a_threat_may_have_functions_and_objects_without_arrays():
+  for measure in (jnp.abs, jax.jit(jnp.abs), functools.partial(jnp.multiply, 2.0), object()):
+    contract_of(variant(threat=Measured(measure)))
+
+
 class Late(Threat):
   """Hides what it is given only once it meets a classifier."""
 

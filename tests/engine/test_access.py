@@ -12,7 +12,7 @@ import pytest
 import jaxrobust as jr
 from jaxrobust import testing
 from jaxrobust.attacks.schedule import as_schedule
-from jaxrobust.core.errors import InputError
+from jaxrobust.core.errors import InputError, VerificationError
 from jaxrobust.engine.api import ExampleArrays
 from jaxrobust.engine.scheduler import Engine
 from jaxrobust.engine.starts import StartPool
@@ -97,6 +97,25 @@ def test_a_budget_of_queries_is_never_exceeded():
   images, labels = testing.examples(classifier, 8)
   result = jr.attack_images(nes(max_queries=100), classifier, images, labels, eps=1e-4, options=SLOTS)
   assert (result.queries == 84).all()  # Four steps of 21; a fifth could go beyond.
+
+
+@dataclasses.dataclass(frozen=True)
+class Accountant(GUIDE.NES):
+  """Reports what somebody else says of its queries."""
+
+  reported: int = 21
+
+  def step(self, model, problem, state):
+    state, probe = super().step(model, problem, state)
+    return state, probe._replace(queries=self.reported)
+
+
+@pytest.mark.parametrize("reported", [-1, 22 * 21, 2**30])
+def test_queries_that_no_step_of_that_cost_makes_are_an_error(reported):
+  classifier = testing.fixture()
+  images, labels = testing.examples(classifier, 4)
+  with pytest.raises(VerificationError, match=r"accountant reports -?\d+ queries in \d+ steps for example \d"):
+    jr.attack_images(Accountant(reported=reported), classifier, images, labels, eps=1e-4, options=SLOTS)
 
 
 def noisy(images, key):

@@ -19,10 +19,12 @@ from jaxrobust.attacks.pgd import PGD
 from jaxrobust.core.budget import Budget
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.errors import InputError, VerificationError
+from jaxrobust.data.judging import Judging
 from jaxrobust.data.registry import load_data
 from jaxrobust.data.source import ArraySource
 from jaxrobust.engine.options import EngineOptions
-from jaxrobust.evaluation import transfer
+from jaxrobust.engine.universal import fit
+from jaxrobust.evaluation import transfer, transfer_job
 from jaxrobust.evaluation.context import ModelContext
 from jaxrobust.evaluation.job import RunOptions
 from jaxrobust.evaluation.kinds import make_job
@@ -157,6 +159,25 @@ def test_a_universal_perturbation_is_trained_on_the_source_and_has_a_fooling_rat
   np.testing.assert_array_equal(again.examples["prediction"], examples["prediction"])
   with pytest.raises(InputError, match="trained for one budget"):
     TransferSpec(entry, (Budget("1/255"), Budget("2/255")))
+
+
+def test_a_universal_perturbation_is_trained_among_the_classes_that_answers_are_judged_by(
+  models, tmp_path, monkeypatch
+):
+  seen = []
+
+  def recorded(attack, classifier, images, labels, *more):
+    seen.append((classifier, labels))
+    return fit(attack, classifier, images, labels, *more)
+
+  monkeypatch.setattr(transfer_job, "fit", recorded)
+  images, labels = load_data("digits32").take(np.arange(60))
+  some = np.isin(labels, (3, 5))
+  two = ArraySource("two", images[some], labels[some], 10, judging=Judging(((3,), (5,))))
+  entry = attack_entry("uap", EPS, images=4, batch=2, epochs=1)
+  run_transfer({"a": models["a"]}, two, entry, tmp_path, OPTIONS)
+  ((classifier, goals),) = seen
+  assert classifier.num_classes == 2 and set(goals.tolist()) == {0, 1}
 
 
 @dataclass(frozen=True)
