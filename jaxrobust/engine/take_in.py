@@ -126,13 +126,12 @@ def _record_costs(engine: Engine, entry: Departures, status: SlotStatus) -> None
   """Adds what items have cost since they last left or paused to their examples and to the totals."""
   table, rows, stats = engine.examples, entry.rows, engine.stats
   program = engine.pools[entry.pool].program
-  check_counts(
-    program.attack, program.samples, table["id"][rows], status.step[entry.places], status.queries[entry.places]
-  )
+  steps, queries = (np.asarray(column)[entry.places] for column in (status.step, status.queries))
+  check_counts(program.attack, program.samples, table["id"][rows], steps, queries)
   if program.budgets:
-    steps, queries = status.reached_step[entry.places], status.reached_query[entry.places]
-    table["item_reached_step"][rows] = steps + table["steps"][rows][:, None]
-    table["item_reached_query"][rows] = np.where(queries < 0, -1, queries + table["queries"][rows][:, None])
+    reached, asked = status.reached_step[entry.places], status.reached_query[entry.places]
+    table["item_reached_step"][rows] = reached + table["steps"][rows][:, None]
+    table["item_reached_query"][rows] = np.where(asked < 0, -1, asked + table["queries"][rows][:, None])
   table["found"][rows] = status.found[entry.places]
   spent = {}
   for name, column in (("steps", status.step), ("queries", status.queries), ("nan", status.nan), ("flat", status.flat)):
