@@ -142,9 +142,8 @@ class Smoothing:
     test = ProbabilityTest(_NORMAL.cdf(radius / self.sigma), self.alpha)
     votes = samples = 0
     while samples < self.n:
-      more = max(
-        COPIES, samples // 4 // COPIES * COPIES
-      )  # Looks are free in a confidence sequence; dispatches are not.
+      # Looks are free in a confidence sequence; dispatches are not.
+      more = min(max(COPIES, samples // 4 // COPIES * COPIES), self.n - samples)
       votes += int(self.count(classifier, image, example, 1, samples, more)[label])
       samples += -(-more // COPIES) * COPIES
       proved = test.proves(votes, samples)

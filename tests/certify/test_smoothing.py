@@ -74,7 +74,9 @@ def test_a_decision_takes_a_tenth_of_the_copies() -> None:
   assert yes.radius == 0.25 and no.prediction == ABSTAIN
   assert max(yes.samples, no.samples) <= smoothing.n / 10
   few = Smoothing(sigma=0.25, n=5 * COPIES).decide(LINEAR, image_at(0.251), 0, 1, 0.25)
-  assert few.prediction == ABSTAIN and few.samples >= 5 * COPIES  # Too near to tell.
+  assert few.prediction == ABSTAIN and few.samples == 5 * COPIES  # Too near to tell.
+  some = Smoothing(sigma=0.25, n=21 * COPIES).decide(LINEAR, image_at(0.25), 0, 1, 0.25)
+  assert some.prediction == ABSTAIN and some.samples == 21 * COPIES  # Growing looks do not go beyond n.
   assert NormalDist().cdf(1) < 0.85
 
 
