@@ -151,6 +151,7 @@ def test_autoattack_equals_the_authors_on_fashion_mnist(norm, eps):
 
 
 @needs_data
+@pytest.mark.ci
 def test_mm5_equals_the_authors_on_fashion_mnist():
   theirs = reference_flags("mm-attack/mm5_20_linf")
   images, labels = fmnist_test(len(theirs))

@@ -49,7 +49,7 @@ def test_flags_do_not_depend_on_the_batch_size(work, batch_size):
   [
     pytest.param({"steps_per_dispatch": 4}, marks=pytest.mark.ci),
     {"steps_per_dispatch": 3, "lookahead": 1},
-    {"lookahead": 2},
+    pytest.param({"lookahead": 2}, marks=pytest.mark.ci),
   ],
 )
 def test_device_loops_and_lookahead_change_nothing(work, options):

@@ -46,7 +46,8 @@ def dense_jacobian_norms():
   return np.square(np.asarray(matrices)).sum((1, 2, 3, 4))
 
 
-@pytest.mark.parametrize("classifier", [native, pytest.param(wide, marks=pytest.mark.ci)])
+@pytest.mark.ci
+@pytest.mark.parametrize("classifier", [native, wide])
 def test_the_exact_jacobian_norm_is_that_of_the_dense_matrix(classifier):
   found = jacobian(classifier(), IMAGES)
   np.testing.assert_allclose(found.squared, dense_jacobian_norms(), rtol=1e-3)

@@ -123,6 +123,7 @@ def test_weights_of_another_cell_are_refused():
     PROGRAM.widen(CELLS[1], variables(CELLS[0]))
 
 
+@pytest.mark.ci
 def test_cells_share_one_compiled_program():
   predict = jax.jit(lambda classifier, images: classifier(images))
   answers = [predict(PROGRAM.classifier(cell, PROGRAM.widen(cell, variables(cell))), IMAGES) for cell in CELLS[:3:2]]

@@ -53,6 +53,7 @@ def test_a_masked_subnet_is_the_one_cut_out_of_it(kind):
   assert (statistics._cache_size() - before[0], logits._cache_size() - before[1]) == (1, 1)
 
 
+@pytest.mark.ci
 def test_depth_kernel_and_width_change_what_is_computed():
   space = TINY["resnet-basic"]
   params = init_params(space, jax.random.key(1), 4)

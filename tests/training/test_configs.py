@@ -141,7 +141,7 @@ def test_studies_say_what_the_papers_say():
 @pytest.mark.parametrize(
   "file, arg",
   [
-    ("cifar10.py", "trades,runlocal"),
+    pytest.param("cifar10.py", "trades,runlocal", marks=pytest.mark.ci),
     pytest.param("ares_bench.py", "resnet50,runlocal", marks=pytest.mark.ci),
     *(pytest.param("cifar10.py", f"{name},runlocal", marks=pytest.mark.slow) for name in CIFAR if name != "trades"),
     *(pytest.param("pretrain.py", f"{name},runlocal", marks=pytest.mark.slow) for name in PRETRAINED),

@@ -38,6 +38,7 @@ def test_every_example_counts_once_clean_and_attacked(rows):
   assert validate(make_technique("pgd-at", eps="0"), *rows, STEPS) == Score(8 / 9, 8 / 9)
 
 
+@pytest.mark.ci
 def test_robust_is_what_the_engine_says_of_the_same_attack_in_the_norm_that_is_trained_for(rows):
   classifier, images, labels = rows
   seen = set()

@@ -83,7 +83,9 @@ def test_forward_and_input_gradient_are_finite_and_examples_do_not_mix(name):
   np.testing.assert_array_equal(gradient[1], 0)
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.ci) if n in LONG else n for n in SMALL])
+@pytest.mark.parametrize(
+  "name", [pytest.param(n, marks=pytest.mark.ci) if n in (*LONG, "t2t-vit") else n for n in SMALL]
+)
 def test_bfloat16_stays_near_float32(name):
   narrow = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), (variables_of(name), IMAGES))
   expected, found = logits_of(name), jax.jit(SMALL[name].apply)(*narrow)
@@ -229,6 +231,7 @@ def test_swin_refuses_maps_that_do_not_divide_into_windows():
     jax.eval_shape(make_model("swin_tiny_patch4_window7_224").init, jax.random.key(0), jnp.zeros((1, 256, 256, 3)))
 
 
+@pytest.mark.ci
 def test_shifted_windows_attend_only_to_true_neighbors():
   # One block on a 4×4 map with windows of 2, shifted: the token at (0, 0) sees no token of the far side.
   block = swin.SwinBlock(1, 2, True)

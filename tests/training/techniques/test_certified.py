@@ -45,6 +45,7 @@ def test_the_worst_case_of_a_linear_network_is_known(kind: type) -> None:
     np.testing.assert_allclose(loss_of(technique, LINEAR, scale), wanted, rtol=1e-4)
 
 
+@pytest.mark.ci
 def test_bounds_are_ordered_and_weights_get_gradients() -> None:
   """Every bound is at least the loss of any image in the ball; CROWN-IBP's CROWN bound is the tighter one here."""
   techniques = (
