@@ -36,6 +36,12 @@ def wide(cell=CELL):
   return PROGRAM.classifier(cell, variables, mean=(0.0,) * 3, std=(1.0,) * 3)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def made_outside():
+  """A network that is made for the first time inside a traced function would keep its tracers."""
+  native()
+
+
 def loss(classifier, images, labels):
   return -jnp.take_along_axis(jax.nn.log_softmax(classifier(images)), labels[:, None], 1).mean()
 
