@@ -90,7 +90,8 @@ def test_no_attack_breaks_what_is_certified(name: str) -> None:
     for attack in filter(lambda one: _has(one, norm), GRADIENTS + QUERIES):
       rows = np.flatnonzero(proved)[:100] if attack in QUERIES else np.flatnonzero(proved & ~larger)
       if len(rows):
-        result = attack_images(_attack(attack, norm), model, images[rows], labels[rows], eps=eps)
+        made, starts = _attack(attack, norm), (images, labels)
+        result = attack_images(made, model, images[rows], labels[rows], eps=eps, starts=starts)
         broken[eps, attack] = int((~result.robust).sum())
     larger = proved
     jax.clear_caches()  # So many programs take all memory mappings that a process may have.
