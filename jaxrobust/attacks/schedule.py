@@ -88,6 +88,11 @@ class Stage:
     return zlib.crc32(f"{attack_id(self.attack)}/{self.rank}".encode()) & 0x3FFFFFFF
 
 
+def needs_pool(schedule: Schedule) -> bool:
+  """Tells whether any attack of a schedule wants other images than the one it attacks."""
+  return any(stage.needs_pool for stage in schedule.stages)
+
+
 class Example(NamedTuple):
   """What a rule may know of an example: the clean pass, and what is wanted.
 

@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -64,8 +64,21 @@ class SourceView:
   def class_names(self) -> tuple[str, ...] | None:
     return getattr(self.source, "class_names", None)
 
+  @property
+  def condition(self) -> str:
+    return getattr(self.source, "condition", "clean")
+
   def __len__(self) -> int:
     return len(self.source)
+
+  def take(self, ids: Ids) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the source's own examples."""
+    return self.source.take(ids)
+
+  def subset(self, n: int) -> DataSource:
+    """Returns the same view of the first n examples."""
+    view: Any = self
+    return dataclasses.replace(view, source=self.source.subset(n))
 
 
 @runtime_checkable

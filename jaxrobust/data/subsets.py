@@ -127,16 +127,8 @@ class PartSource(SourceView):
   whole: DataSource
 
   @property
-  def condition(self) -> str:
-    return getattr(self.source, "condition", "clean")
-
-  @property
   def in_bytes(self) -> bool:
     return holds_bytes(self.source)
-
-  def take(self, ids: Ids) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the subset's own examples."""
-    return self.source.take(ids)
 
   def raw(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns the same as they are stored."""
@@ -145,10 +137,6 @@ class PartSource(SourceView):
   def fingerprint(self) -> str:
     """Returns the subset's own."""
     return self.source.fingerprint()
-
-  def subset(self, n: int) -> PartSource:
-    """Returns the first n of the subset."""
-    return replace(self, source=self.source.subset(n))
 
 
 def first_of(source: DataSource, n: int) -> DataSource:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 import jax
 import numpy as np
 
-from jaxrobust.attacks.schedule import Schedule
+from jaxrobust.attacks.schedule import Schedule, needs_pool
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.contract import bind_threat, split_threat
 from jaxrobust.core.threat import Norm
@@ -126,7 +126,7 @@ class Engine:
   def _make_starts(self, pool: Source, classes: Sequence[int] | None) -> StartPool | None:
     """Returns the images that attacks start from or are mixed with; None where no attack wants any."""
     stages = self.schedule.stages
-    if not any(stage.needs_pool for stage in stages):
+    if not needs_pool(self.schedule):
       return None
     steered = self.targeted or any(stage.rank is not None for stage in stages)
     started = steered and any(one.program.rule.needs_start for one in self.pools)

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from jaxrobust.attacks.audit import Audit
-from jaxrobust.attacks.schedule import Cascade
+from jaxrobust.attacks.schedule import Cascade, needs_pool
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.progress import ProgressFn
 from jaxrobust.engine.memory import default_slots
@@ -90,7 +90,7 @@ def phase(job: Job, schedule: Cascade) -> Job:
   """Returns the ordinary job of one of the attacks; no suite asks for it, so that its command is that of the whole."""
   entry = replace(job.entry, schedule=schedule, attack=schedule_id(schedule))
   cell, config = replace(job.cell, attack=entry.attack), {**job.config, "attack": schedule_config(schedule)}
-  if not any(stage.needs_pool for stage in schedule.stages):
+  if not needs_pool(schedule):
     config.pop("starts", None)
   return replace(job, kind=ATTACK, entry=entry, cell=cell, config=config, part=None)
 

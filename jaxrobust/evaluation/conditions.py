@@ -94,10 +94,6 @@ class NoisySource(SourceView):
     """Identifies the data, the noise and the seed."""
     return hashlib.sha256(f"{self.source.fingerprint()} {self.noise} {self.seed}".encode()).hexdigest()[:16]
 
-  def subset(self, n: int) -> NoisySource:
-    """Returns the first n examples, with the noise they have in the whole."""
-    return NoisySource(self.source.subset(n), self.noise, self.seed)
-
 
 def under(source: DataSource, condition: str, seed: int = 0) -> DataSource:
   """Returns a source under a condition by name; `none` leaves it alone.

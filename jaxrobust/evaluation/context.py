@@ -38,10 +38,6 @@ class KeptSource(SourceView):
     self._labels = np.empty(len(source), np.int32)
     self._there = np.zeros(len(source), bool)
 
-  @property
-  def condition(self) -> str:
-    return condition_of(self.source)
-
   def take(self, ids: Ids) -> tuple[np.ndarray, np.ndarray]:
     """Returns the examples with these ids."""
     ids = np.asarray(ids)

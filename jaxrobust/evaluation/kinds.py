@@ -16,6 +16,7 @@ from typing import Any
 
 from jaxrobust.attacks.audit import Audit
 from jaxrobust.attacks.by_yield import ByYield
+from jaxrobust.attacks.schedule import needs_pool
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.defense import ways_to_ignore
 from jaxrobust.core.errors import InputError
@@ -100,7 +101,7 @@ def _config(
     "precision": options.precision,
     "samples": _samples(options, entry) if context.classifier.randomized else 1,
   }
-  if kind.attacks and any(stage.needs_pool for stage in entry.schedule.stages):
+  if kind.attacks and needs_pool(entry.schedule):
     config["starts"] = whole_of(data, POOL).fingerprint()
   if entry.oblivious:
     config["oblivious"] = entry.oblivious

@@ -5,14 +5,14 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import jax
 import numpy as np
 
 from jaxrobust.core.mesh import map_rows
 from jaxrobust.core.types import Array
-from jaxrobust.data.source import DataSource, Ids, SourceView
+from jaxrobust.data.source import DataSource, SourceView
 from jaxrobust.noises.registry import check_size, noise_key_data
 from jaxrobust.noises.sequences import Sequence, make_sequence
 
@@ -40,10 +40,6 @@ class PerturbedSource(SourceView):
   def num_frames(self) -> int:
     return self.sequence.frames
 
-  def take(self, ids: Ids) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the unperturbed examples with these ids."""
-    return self.source.take(ids)
-
   def frames(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns the sequences (N, frames, H, W, 3) and labels of the examples with these ids."""
     images, labels = self.source.take(ids)
@@ -54,10 +50,6 @@ class PerturbedSource(SourceView):
   def fingerprint(self) -> str:
     """Identifies the data, the sequence and the seed."""
     return hashlib.sha256(f"{self.source.fingerprint()} {self.sequence} {self.seed}".encode()).hexdigest()[:16]
-
-  def subset(self, n: int) -> PerturbedSource:
-    """Returns the first n examples."""
-    return replace(self, source=self.source.subset(n))
 
 
 def sequence_source(source: DataSource, text: str, side: int, seed: int) -> PerturbedSource:

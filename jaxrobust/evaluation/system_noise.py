@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -48,10 +48,6 @@ class SystemSource(SourceView):
     text = f"{self.source.fingerprint()} {self.condition} {self.size}"
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
-  def subset(self, n: int) -> SystemSource:
-    """Returns the first n examples."""
-    return replace(self, source=self.source.subset(n))
-
 
 @dataclass(frozen=True, eq=False)
 class StoredSystemSource(SourceView):
@@ -85,10 +81,6 @@ class StoredSystemSource(SourceView):
   def fingerprint(self) -> str:
     """Identifies the files and that stored arrays stand for them."""
     return hashlib.sha256(f"{self.source.fingerprint()} {self.condition} stored".encode()).hexdigest()[:16]
-
-  def subset(self, n: int) -> StoredSystemSource:
-    """Returns n examples, in the order of the files."""
-    return replace(self, source=self.source.subset(n))
 
 
 def _stored(source: EncodedSource, decoder: str, resize: str) -> Path | None:

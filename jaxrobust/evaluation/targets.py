@@ -6,14 +6,13 @@ They are classes of the classifier, of which a data set may show only some.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.keys import item_key_data
-from jaxrobust.data.source import DataSource, Ids, SourceView
-from jaxrobust.evaluation.context import condition_of
+from jaxrobust.data.source import DataSource, SourceView
 
 # Beside the stages of attacks, which are hashes below 2**30.
 TARGET_STAGE = 0x7FFFFFFD
@@ -42,21 +41,9 @@ class WiderSource(SourceView):
   def num_classes(self) -> int:
     return self.classes
 
-  @property
-  def condition(self) -> str:
-    return condition_of(self.source)
-
-  def take(self, ids: Ids) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the source's own examples."""
-    return self.source.take(ids)
-
   def fingerprint(self) -> str:
     """Identifies the data and the number of classes, which decides the targets."""
     return hashlib.sha256(f"{self.source.fingerprint()} {self.classes}".encode()).hexdigest()[:16]
-
-  def subset(self, n: int) -> WiderSource:
-    """Returns the first n examples."""
-    return replace(self, source=self.source.subset(n))
 
 
 def among(data: DataSource, classes: int) -> DataSource:

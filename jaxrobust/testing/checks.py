@@ -20,7 +20,7 @@ from jax.sharding import Mesh
 
 from jaxrobust.attacks.losses import LOSSES
 from jaxrobust.attacks.registry import attack_id
-from jaxrobust.attacks.schedule import Cascade, Schedule, Stage, as_schedule, loss_name
+from jaxrobust.attacks.schedule import Cascade, Schedule, Stage, as_schedule, loss_name, needs_pool
 from jaxrobust.core.budget import inside
 from jaxrobust.core.contract import bind_threat
 from jaxrobust.core.errors import InputError
@@ -60,7 +60,7 @@ def check_attack(attack: Any, eps: float | None = None, *, targets: bool | None 
   run = partial(attack_images, attack, eps=budget, options=_slots(16))
   if schedule.minimal:
     run = partial(run, budgets=(budget / 2, budget, 2 * budget))
-  starts = any(stage.needs_pool for stage in schedule.stages)
+  starts = needs_pool(schedule)
   if starts:
     run = partial(run, starts=starting_points())
   check_results(run, threat, budget, schedule)

@@ -12,7 +12,7 @@ import functools
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -93,10 +93,6 @@ class Mixture(SourceView):
 
   def fingerprint(self) -> str:
     return f"{self.source.fingerprint()}+{self.rows}:{self.extra.fingerprint()}"
-
-  def subset(self, n: int) -> Mixture:
-    """Returns the first n examples of the data set, with the same extra ones."""
-    return replace(self, source=self.source.subset(n))
 
   def take(self, ids: Ids) -> tuple[np.ndarray, np.ndarray]:
     """Examples of either source, as floats."""
