@@ -11,7 +11,7 @@ import sys
 from typing import Any, NamedTuple
 
 from jaxrobust.attacks.losses import LOSSES
-from jaxrobust.attacks.registry import ATTACKS
+from jaxrobust.attacks.registry import ATTACKS, parameters_of
 from jaxrobust.attacks.schedule import Schedule, as_schedule, loss_name
 from jaxrobust.core.contract import contract_of
 from jaxrobust.core.errors import JaxrobustError
@@ -216,8 +216,7 @@ def describe_attack(name: str) -> AttackCard:
   build = ATTACKS[name]
   parameters = tuple(
     Parameter(key, _kind(given.annotation), _default(name, key, given.default), meaning_of(name, key))
-    for key, given in inspect.signature(build).parameters.items()
-    if key != "name"
+    for key, given in parameters_of(name).items()
   )
   attack = build()
   schedule = as_schedule(attack)

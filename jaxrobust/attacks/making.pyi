@@ -539,6 +539,7 @@ def make_attack(
   name: Literal["rigid-random"],
   *,
   num_steps: int = ...,
+  queries: int = ...,
   angle: float = ...,
   shift: float = ...,
 ) -> RigidRandom: ...
@@ -630,6 +631,7 @@ def make_attack(
   *,
   norm: str = ...,
   num_steps: int = ...,
+  queries: int = ...,
   p_init: float = ...,
   rescale: bool = ...,
   edges: bool = ...,

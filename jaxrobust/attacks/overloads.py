@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import inspect
 from pathlib import Path
-from typing import Any
 
-from jaxrobust.attacks.registry import ATTACKS
+from jaxrobust.attacks.registry import ATTACKS, parameters_of
 
 STUB = Path(__file__).with_name("making.pyi")
 _HEAD = '''"""Written by `python -m jaxrobust.attacks.overloads`; not to be edited."""
@@ -57,7 +56,7 @@ def stub_text() -> str:
     module = inspect.getmodule(build)
     for part in returned.split(" | "):
       imports.setdefault(vars(module)[part].__module__, set()).add(part)
-    overloads[name] = _overload(name, build, returned)
+    overloads[name] = _overload(name, returned)
   last = _LAST.format(names="\n".join(f'    "{name}",' for name in overloads))
   sorted_names = {where: ", ".join(sorted(imports[where], key=_constants_first)) for where in sorted(imports)}
   lines = [f"from {where} import {names}" for where, names in sorted_names.items()]
@@ -69,12 +68,8 @@ def _constants_first(name: str) -> tuple[bool, str]:
   return not name.isupper(), name
 
 
-def _overload(name: str, build: Any, returned: str) -> str:
-  given = [
-    f"  {key}: {parameter.annotation} = ...,"
-    for key, parameter in inspect.signature(build).parameters.items()
-    if key != "name"
-  ]
+def _overload(name: str, returned: str) -> str:
+  given = [f"  {key}: {parameter.annotation} = ...," for key, parameter in parameters_of(name).items()]
   lines = ["@overload", "def make_attack(", f'  name: Literal["{name}"],', "  *,", *given, f") -> {returned}: ..."]
   return "\n".join(lines)
 

@@ -45,21 +45,28 @@ ATTACKS: Registry[Callable[..., Any]] = Registry("attack", _load)
 def make_attack(name: str, **parameters: Any) -> Any:
   """The attack `name` with some of its hyper-parameters set; unknown ones are refused by name.
 
-  `num_steps` is how many steps are in all of them called; `steps`, which some had before, is taken for it.
+  `num_steps` is how many steps are in all of them called; `steps`, which some had before, is taken for it. `queries` is
+  the budget of every attack without gradients, under whichever name it keeps it.
 
   >>> make_attack("fgsm", norm="l2").norm, make_attack("pgd", steps=7).num_steps
   ('l2', 7)
+  >>> [make_attack(name, queries=500).num_steps for name in ("square", "boundary", "nes")]
+  [500, 500, 2]
   """
   if not isinstance(name, str):
     raise InputError(f"an attack is made by its name, such as 'pgd', got {name!r}")
   build = ATTACKS[name]
-  known = inspect.signature(build).parameters
+  known = parameters_of(name)
   if "steps" in parameters and "num_steps" in known and "num_steps" not in parameters:
     parameters["num_steps"] = parameters.pop("steps")
   for key, value in parameters.items():
-    if key not in known or key == "name":
-      raise unknown_name(f"parameter of attack {name!r}", key, [k for k in known if k != "name"])
+    if key not in known:
+      raise unknown_name(f"parameter of attack {name!r}", key, list(known))
     _check_parameter(key, value, known[key].annotation)
+  if "queries" in parameters and "queries" not in inspect.signature(build).parameters:
+    if "num_steps" in parameters:
+      raise InputError(f"attack {name!r} makes one query a step: give queries or num_steps, not both")
+    parameters["num_steps"] = parameters.pop("queries")
   try:
     attack = build(**parameters)
   except TypeError as error:
@@ -67,6 +74,29 @@ def make_attack(name: str, **parameters: Any) -> Any:
   if not hasattr(attack, "stages"):  # Those of a cascade are checked as it is made.
     contract_of(attack)
   return attack
+
+
+def parameters_of(name: str) -> dict[str, inspect.Parameter]:
+  """Returns what `make_attack` takes for an attack: the parameters of its builder, and `queries` where a step is one.
+
+  >>> list(parameters_of("square"))[:3], "queries" in parameters_of("pgd")
+  (['norm', 'num_steps', 'queries'], False)
+  """
+  known = {key: given for key, given in inspect.signature(ATTACKS[name]).parameters.items() if key != "name"}
+  needs = any(given.default is given.empty for given in known.values())
+  if "num_steps" not in known or "queries" in known or needs or not _asks_once(ATTACKS[name]()):
+    return known
+  return {
+    other: given.replace(name=other)
+    for key, given in known.items()
+    for other in ((key, "queries") if key == "num_steps" else (key,))
+  }
+
+
+def _asks_once(attack: Any) -> bool:
+  """Says whether every step of an attack is one query and nothing else."""
+  cost = getattr(attack, "cost", None)  # A cascade has none.
+  return cost is not None and (cost.forward, cost.backward) == (1, 0)
 
 
 def _check_parameter(name: str, value: Any, annotation: Any) -> None:

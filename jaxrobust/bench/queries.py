@@ -81,8 +81,8 @@ SPSA = {"delta": 0.001, "lr": 0.0001, "nb_iter": 5, "nb_sample": 100}
 CONTESTS = (
   QueryContest("nes", {"queries": 1006}, (8, 64), draws=Draws(estimates.normal, 0.5)),
   QueryContest("spsa", {"queries": 1006}, (8, 64), "torchattacks-spsa", SPSA, draws=Draws(estimates.signs, 0.5)),
-  QueryContest("square", {"num_steps": 100}, (128, 512), "torchattacks-square", {"n_queries": 100}, 128),
-  QueryContest("square", {"num_steps": 100}, (128, 512), "art-square", {"max_iter": 100}, 128),
+  QueryContest("square", {"queries": 100}, (128, 512), "torchattacks-square", {"n_queries": 100}, 128),
+  QueryContest("square", {"queries": 100}, (128, 512), "art-square", {"max_iter": 100}, 128),
   QueryContest("simba", {"queries": 100}, (128, 512), "art-simba", {"max_iter": 25, "epsilon": 0.01}, 8),
   QueryContest("boundary", {"queries": 256}, (64, 256), "foolbox-boundary", {"steps": 180}, 4, NOISE, None),
   QueryContest("hopskipjump", {"queries": 256}, (64, 256), "foolbox-hopskipjump", {"steps": 1}, 4, NOISE, None),
