@@ -40,6 +40,8 @@ NETWORKS = ("resnet20", "cnn_a_adv4")
 # So small that most images stand: what is timed is the attack, not how soon it ends.
 EPS = "0.25/255"
 MEGABYTE = 2**20
+# Slots of an attack with one query a step; what those of many take, were they as many.
+MANY = 128
 
 
 class Draws(NamedTuple):
@@ -101,7 +103,7 @@ def run(peer_python: str = "", only: str = "", repeats: int = 2) -> Iterator[Row
       contests = [contest for contest in CONTESTS if f"{network} {contest.name}" in titles]
       if not contests:
         continue
-      work = workload(network, max(contest.n[number] for contest in contests))
+      work = workload(network, max(max(BATCHES), *(contest.n[number] for contest in contests)))
       yield _bound(work)
       for contest in contests:
         yield from _compete(contest, network, work, contest.n[number], peers, repeats)
@@ -147,7 +149,13 @@ def _compete(
   yield Row(name, best, "queries/s", peer, reply.get("version"), ratio, efficiency, useful)
   if contest.draws is not None:
     yield Row(f"{name}, efficiency of passes and draws", with_draws, "fraction")
-  yield Row(f"{name}, memory of a dispatch", dispatch_bytes(attack, work) / MEGABYTE, "MB")
+  size = default_size(attack, work)
+  # Of the slots it begins with; with those of its tail, which are fewer, it would be less.
+  dispatches = stats.dispatches * min(size, count) / (stats.slot_steps * attack.cost.forward)
+  yield Row(f"{name}, dispatches for 32 queries of an image", 32 * dispatches, "at most")
+  yield Row(f"{name}, memory of a dispatch of {size} slots", dispatch_bytes(attack, work, size) / MEGABYTE, "MB")
+  if attack.cost.parallel > 1:
+    yield Row(f"{name}, memory of {MANY} slots", dispatch_bytes(attack, work, MANY) / MEGABYTE, "MB")
 
 
 def _draw_cost(draws: Draws | None, work: Workload, rows: int = 128) -> float:
@@ -161,12 +169,16 @@ def _draw_cost(draws: Draws | None, work: Workload, rows: int = 128) -> float:
   return typical(functools.partial(draw, numbers)) / rows * draws.each
 
 
-def dispatch_bytes(attack: Attack, work: Workload) -> int:
-  """Bytes that a dispatch of an attack takes at the default number of slots, over all devices, by the compiler."""
+def default_size(attack: Attack, work: Workload) -> int:
+  """Returns the slots of an attack, over all devices, where nobody asks for another number."""
+  return group_size(EngineOptions.for_platform(), work.images.shape[1:], len(work.images), attack.cost.parallel)[0]
+
+
+def dispatch_bytes(attack: Attack, work: Workload, slots: int) -> int:
+  """Returns the bytes that a dispatch of so many slots takes, over all devices, by the compiler's count."""
   options = EngineOptions.for_platform()
   program, arrays = Program.of(
     attack, samples=1, verdict_samples=1, steps=options.steps_of(attack), mesh=options.devices
   )
-  shape = work.images.shape[1:]
-  size, _ = group_size(options, shape, len(work.images), attack.cost.parallel)
-  return program_bytes(program, work.classifier, arrays, size, shape) * options.devices.size
+  size = program_bytes(program, work.classifier, arrays, slots, work.images.shape[1:])
+  return size * options.devices.size

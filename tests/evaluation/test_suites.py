@@ -161,6 +161,20 @@ def test_unknown_suites_and_options_are_refused():
   assert make_suite("ares-attacks", Setting("digits32")).parts
 
 
+@pytest.mark.parametrize("suite", ["ares", "ares-defenses"])
+def test_another_number_of_queries_is_asked_for_by_name(suite):
+  asked = make_suite(f"{suite},queries=2000", Setting("cifar10"))
+  found = [title_of(part, entry) for part in asked.parts for entry in part.entries]
+  usual = titles(suite, "cifar10")
+  assert found == [title.replace("-20000", "-2000") for title in usual] and found != usual
+  assert asked.setting.suffix == "-2000-queries"
+  for text, reason in (("queries=", "needs a whole number"), ("queries=2e3", "got '2e3'"), ("queries=0", "at least 1")):
+    with pytest.raises(InputError, match=reason):
+      make_suite(f"{suite},{text}", Setting("cifar10"))
+  with pytest.raises(InputError, match="suite 'oodrb' has no option 'queries'"):
+    make_suite("oodrb,queries=2000", Setting("cifar10"))
+
+
 def test_unforeseen_is_eight_attacks_at_three_distortions_and_their_mean():
   asked = make_suite("unforeseen", Setting("cifar10"))
   found = titles("unforeseen", "cifar10")

@@ -4,10 +4,10 @@ Accuracy and attack success rate against budget: distances of minimal attacks (D
 Evolutionary) or of a minimum-budget search around a budget attack (FGSM, BIM, MIM, NES, SPSA, NATTACK): one run serves
 every eps. Against strength: one run at the paper's budget, where each example says after how many steps or queries it
 broke (minimal attacks: came within it); C&W is run anew at each number of iterations. Black-box attacks have 20,000
-queries, and as in the paper so has each attack of a search for budgets. Success of an untargeted attack is counted over
-the examples right before it, of a targeted one over all (Eq. 4). Targets are random. Accuracy under a targeted attack
-has two readings: the target was not reached (the authors' code), or the label is still predicted (Eq. 3); both are
-given.
+queries (`ares,queries=2000`: so many), and as in the paper so has each attack of a search for budgets. Success of an
+untargeted attack is counted over the examples right before it, of a targeted one over all (Eq. 4). Targets are random.
+Accuracy under a targeted attack has two readings: the target was not reached (the authors' code), or the label is still
+predicted (Eq. 3); both are given.
 
 Budgets of the strength curves: linf 8/255 and l2 1.0 on CIFAR-10 (section 5.1), linf 16/255 and √0.001 in the
 normalized l2 distance ‖x‖₂/√d on 1,000 random images of ImageNet (section 5.2), which is 12.269 at 224 pixels.
@@ -46,21 +46,24 @@ class Protocol(NamedTuple):
     eps: the budget of strength curves, by norm.
     largest: where budget curves end, by norm (figures 1 and 21: 0.15 and 5; ImageNet's l2 in the same proportion).
     iterations: at which C&W is run anew.
+    queries: of each attack without gradients.
     n: how many examples.
   """
 
   eps: dict[str, str]
   largest: dict[str, float]
   iterations: tuple[int, ...]
+  queries: int
   n: int | None
 
 
 def protocol(setting: Setting) -> Protocol:
   """Returns the paper's numbers for a data set; those of CIFAR-10 for any other of small images."""
+  queries = setting.queries or (100 if setting.small else QUERIES)
   if setting.base != "imagenet":
-    return Protocol({"linf": "8/255", "l2": "1.0"}, {"linf": 0.15, "l2": 5.0}, (10, 20, 30, 40), 10_000)
+    return Protocol({"linf": "8/255", "l2": "1.0"}, {"linf": 0.15, "l2": 5.0}, (10, 20, 30, 40), queries, 10_000)
   l2 = NORMALIZED_L2 * math.sqrt(3) * (setting.pixels or 224)
-  return Protocol({"linf": "16/255", "l2": f"{l2:.5g}"}, {"linf": 0.15, "l2": 5 * l2}, (10, 20), 1_000)
+  return Protocol({"linf": "16/255", "l2": f"{l2:.5g}"}, {"linf": 0.15, "l2": 5 * l2}, (10, 20), queries, 1_000)
 
 
 # Attacks by queries within a budget, and minimal ones in l2.
@@ -74,19 +77,18 @@ def _iterative(norm: str, small: bool) -> list[Any]:
   return [make_attack("fgsm", norm=norm), make_attack("bim", **steps), make_attack("mim", **steps)]
 
 
-def _score(norm: str, small: bool) -> list[Any]:
+def _score(norm: str, small: bool, queries: int) -> list[Any]:
   """Returns NES, SPSA and NATTACK as the paper sets them."""
   few: dict[str, Any] = {"nes": {"pairs": 5}, "spsa": {"pairs": 5}, "nattack": {"samples": 10}} if small else {}
-  queries = 100 if small else QUERIES
   return [make_attack(name, norm=norm, queries=queries, **few.get(name, {})) for name in _SCORE]
 
 
 def _budget_curves(norm: str, small: bool, numbers: Protocol) -> list[SuiteEntry]:
-  attacks = [*_iterative(norm, small), *_score(norm, small)]
+  attacks = [*_iterative(norm, small), *_score(norm, small, numbers.queries)]
   searches = [entry_of(MinimumBudget(attack, max_items=5 if small else 15)) for attack in attacks]
   # One run of a minimal attack has both curves: it keeps when the strength budget was first reached.
   both = lambda entry: replace(entry, strengths=(Budget(numbers.eps[norm]),))
-  queries = [both(attack_entry(name, queries=100 if small else QUERIES)) for name in _MINIMAL] if norm == "l2" else []
+  queries = [both(attack_entry(name, queries=numbers.queries)) for name in _MINIMAL] if norm == "l2" else []
   if small:
     return [searches[1], searches[3], *queries[:2]]
   goals = [*searches, *map(targeted, searches), both(attack_entry("deepfool", norm=norm, num_steps=100))]
@@ -99,7 +101,7 @@ def _budget_curves(norm: str, small: bool, numbers: Protocol) -> list[SuiteEntry
 def _strength_curves(norm: str, small: bool, numbers: Protocol) -> list[SuiteEntry]:
   eps = numbers.eps[norm]
   iterative = [entry_of(attack, eps) for attack in _iterative(norm, small)[1:]]
-  score = [entry_of(attack, eps) for attack in _score(norm, small)]
+  score = [entry_of(attack, eps) for attack in _score(norm, small, numbers.queries)]
   if small:
     return [iterative[0], targeted(iterative[0]), *score[:1]]
   cw = [attack_entry("cw", eps, norm=norm, steps=steps) for steps in numbers.iterations] if norm == "l2" else []
@@ -116,7 +118,7 @@ def ares(setting: Setting) -> Suite:
     parts.append(Part(setting.data, "none", tuple(budget), f"budget-{norm}", numbers.n))
     parts.append(Part(setting.data, "none", tuple(strength), f"strength-{norm}", numbers.n))
   notes = (f"linf {numbers.eps['linf']} and l2 {numbers.eps['l2']} for curves against strength",)
-  return Suite(tuple(parts), _metrics, fixes=("norm", "eps"), instead="ares-attacks", notes=notes)
+  return Suite(tuple(parts), _metrics, fixes=("norm", "eps"), instead="ares-attacks", numbers=("queries",), notes=notes)
 
 
 @SUITES.register("ares-attacks")

@@ -39,7 +39,8 @@ def _iterative(names: tuple[str, ...], eps: dict[str, str], steps: int) -> list[
 
 def _groups(setting: Setting) -> dict[str, list[SuiteEntry]]:
   eps = protocol(setting).eps
-  steps, transfer, queries = (4, 3, SMALL_QUERIES) if setting.small else (20, 10, QUERIES)
+  steps, transfer = (4, 3) if setting.small else (20, 10)
+  queries = setting.queries or (SMALL_QUERIES if setting.small else QUERIES)
   score = [attack_entry(name, eps[norm], norm=norm, queries=queries) for norm in NORMS for name in _score(setting)]
   white = _iterative(("fgsm", "bim", "mim"), eps, steps)
   white += [
@@ -71,7 +72,7 @@ def ares_defenses(setting: Setting) -> Suite:
   most = protocol(setting).n
   parts = tuple(Part(setting.data, "none", tuple(entries), group, most) for group, entries in _groups(setting).items())
   notes = ("groups transfer and naive ignore the defense: they stand apart and rank nothing",)
-  return Suite(parts, _metrics, fixes=("norm", "eps"), instead="basic", notes=notes)
+  return Suite(parts, _metrics, fixes=("norm", "eps"), instead="basic", numbers=("queries",), notes=notes)
 
 
 def _metrics(report: Report) -> Summary:

@@ -8,6 +8,7 @@ metrics are computed from the cells that answer them.
   jaxrobust evaluate --suite oodrb,small --data …      few corruptions, severities, budgets and steps
   jaxrobust evaluate --suite oodrb,generated --data …  corruptions made on the fly where official files are not at hand
   jaxrobust evaluate --suite robustart,scaled --data … budgets in l1 and l2 for images of another size than the paper's
+  jaxrobust evaluate --suite ares,queries=2000 --data … another number of queries than the paper's 20,000
 
 The numbers of a paper (budgets, steps, how many examples) belong to its suite: what it fixes cannot be asked for.
 """
@@ -24,6 +25,7 @@ from jaxrobust.attacks.registry import ATTACKS
 from jaxrobust.core.budget import Budget, check_norm
 from jaxrobust.core.errors import InputError, UnknownNameError
 from jaxrobust.core.registry import Registry, unknown_name
+from jaxrobust.core.validation import check_count
 from jaxrobust.evaluation.suites.entry import SuiteEntry, oblivious
 
 if TYPE_CHECKING:
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
 
 _FILES = ("basic", "ares", "ares_bench", "ares_defenses", "nas_cell", "oodrb", "robustart", "sensitivity", "unforeseen")
 OPTIONS = ("small", "generated", "scaled")
+# Options with a whole number, which only some suites take (`Suite.numbers`).
+NUMBERS = ("queries",)
+MOST_QUERIES = 10_000_000
 # The usual budgets of CIFAR-10 (RobustBench; AutoAttack's for l1), where neither a suite nor a user says another.
 USUAL_EPS = {"linf": Budget("8/255"), "l2": Budget("0.5"), "l1": Budget("12")}
 EPS = USUAL_EPS["linf"]
@@ -82,6 +87,7 @@ class Setting:
     audit: of the suite that audits.
     cascade: of the suite that runs one.
     ignorable: the ways in which an attack can be oblivious of the classifier's defense; none for an undefended one.
+    queries: of each attack without gradients; 0 for the paper's number.
     scaled: budgets in l1 and l2 that a paper has for 224 pixels follow the size of the images.
     source: the name of another classifier, for attacks by transfer.
   """
@@ -93,6 +99,7 @@ class Setting:
   small: bool = False
   generated: bool = False
   scaled: bool = False
+  queries: int = 0
   given: tuple[str, ...] = ()
   side: int | None = None
   audit: AuditSetting = AUDIT
@@ -111,7 +118,8 @@ class Setting:
   @property
   def suffix(self) -> str:
     """Tells a form of a suite apart in file names."""
-    return "-small" * self.small + "-generated" * self.generated + "-scaled" * self.scaled
+    forms = "-small" * self.small + "-generated" * self.generated + "-scaled" * self.scaled
+    return forms + f"-{self.queries}-queries" * bool(self.queries)
 
   @property
   def pixels(self) -> int | None:
@@ -166,6 +174,7 @@ class Suite:
     fixes: which of "norm" and "eps" it fixes, and so refuses.
     instead: what to run for other budgets.
     preprocess: how pictures become arrays, where the paper has one way for all networks; empty for the network's own.
+    numbers: which options with a number it takes.
     notes: what the paper's protocol is, where there are two, and what is left out.
     whole: all parts, of a suite that only some are asked of.
     name, setting: filled in by `make_suite`.
@@ -179,6 +188,7 @@ class Suite:
   fixes: tuple[str, ...] = ()
   instead: str = ""
   preprocess: str = ""
+  numbers: tuple[str, ...] = ()
   notes: tuple[str, ...] = ()
   whole: tuple[Part, ...] = ()
 
@@ -232,6 +242,19 @@ def _load() -> None:
 SUITES: Registry[Callable[[Setting], Suite]] = Registry("suite", _load)
 
 
+def _option(suite: str, word: str) -> tuple[str, Any]:
+  """Returns the field of a setting that an option sets: `small`, or `queries=2000`."""
+  key, _, text = word.partition("=")
+  if key in NUMBERS:
+    if not text.isdecimal() or not text.isascii():
+      raise InputError(f"option {key} of suite {suite!r} needs a whole number, as {key}=2000, got {text!r}")
+    check_count(int(text[:20]), key, MOST_QUERIES)
+    return key, int(text)
+  if word not in OPTIONS:
+    raise unknown_name(f"option of suite {suite!r}", word, [*OPTIONS, *NUMBERS])
+  return word, True
+
+
 def make_suite(text: str, setting: Setting) -> Suite:
   """Returns a suite by name, with options after commas.
 
@@ -241,15 +264,13 @@ def make_suite(text: str, setting: Setting) -> Suite:
   >>> [entry.title for entry in make_suite("basic", Setting("digits32")).parts[0].entries]
   ['clean', 'linf-fgsm@8/255', 'linf-pgd-20@8/255']
   """
-  name, *options = text.split(",")
-  for option in options:
-    if option not in OPTIONS:
-      raise unknown_name(f"option of suite {name!r}", option, list(OPTIONS))
+  name, *words = text.split(",")
+  options = dict(_option(name, word) for word in words)
   if name not in SUITES and name.lower() in ATTACKS:
     stages = name.lower()
     how = f"--suite=cascade --stages={stages}, in Python suite='cascade', cascade=CascadeSetting({stages!r})"
     raise UnknownNameError(f"{name!r} is an attack, no suite: {how}")
-  setting = replace(setting, **dict.fromkeys(options, True))  # type: ignore[arg-type]
+  setting = replace(setting, **options)
   suite = replace(SUITES[name](setting), name=name, setting=setting)
   refused = [what for what in suite.fixes if what in setting.given]
   if refused:
@@ -258,7 +279,10 @@ def make_suite(text: str, setting: Setting) -> Suite:
   if setting.source and not any(entry.source for part in suite.parts for entry in part.entries):
     raise InputError(f"suite {name!r} has no attack by transfer: leave --source out, or run jaxrobust transfer")
   if suite.plain and options:
-    raise InputError(f"suite {name!r} is a plain set of attacks; it has no option {options[0]!r}")
+    raise InputError(f"suite {name!r} is a plain set of attacks; it has no option {words[0]!r}")
+  foreign = [key for key in NUMBERS if key in options and key not in suite.numbers]
+  if foreign:
+    raise InputError(f"suite {name!r} has no option {foreign[0]!r}")
   if not suite.plain and setting.condition != "none":
     raise InputError(f"suite {name!r} has conditions of its own; it cannot be run under {setting.condition!r}")
   return suite
