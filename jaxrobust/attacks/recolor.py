@@ -24,10 +24,13 @@ import numpy as np
 
 from jaxrobust.attacks import luv
 from jaxrobust.attacks.registry import ATTACKS
-from jaxrobust.attacks.witness_descent import AdamDescent, WitnessThreat, check_colors, unchanged_at_zero
+from jaxrobust.attacks.sampling import color_wheel
+from jaxrobust.attacks.witness_descent import AdamDescent, Scene, WitnessThreat, check_colors, unchanged_at_zero
 from jaxrobust.core.types import Array
 
 SHAPE = (16, 32, 32)
+# How much larger changes are in pictures of tables: within usual budgets nobody sees them.
+SHOWN = 4
 
 
 @functools.cache
@@ -79,8 +82,27 @@ class ColorTable(WitnessThreat):
 
   def draw(self, image: Array, offset: Array, key: Array, drawing: Array) -> Array:
     del key, drawing
-    changed = luv.to_rgb(look_up(jnp.asarray(_identity()) + offset, luv.from_rgb(image)))
-    return unchanged_at_zero(image, changed, offset)
+    return unchanged_at_zero(image, _changed(image, offset), offset)
+
+  def picture(self, original: Array, witness: Scene) -> Array:
+    """Returns a chart of colors, hues from left to right and black to white; under it they change four times as far."""
+    height, width = original.shape[:2]
+    chart = _chart((height + 1) // 2, width)
+    below = jnp.clip(chart + SHOWN * (_changed(chart, witness.offset) - chart), 0.0, 1.0)
+    return jnp.concatenate([chart, below[: height // 2]])
+
+
+def _changed(colors: Array, offset: Array) -> Array:
+  """Returns what a table makes of colors (…, 3) in RGB."""
+  return luv.to_rgb(look_up(jnp.asarray(_identity()) + offset, luv.from_rgb(colors)))
+
+
+def _chart(height: int, width: int) -> Array:
+  """Returns all hues beside each other, each from black through itself to white, (height, width, 3)."""
+  turn = 2 * np.pi * np.arange(width, dtype=np.float32) / width
+  hues = color_wheel(jnp.asarray(np.stack([np.cos(turn), np.sin(turn)], axis=-1)))
+  light = 2 * (np.arange(height, dtype=np.float32) + 0.5)[:, None, None] / height
+  return jnp.where(light < 1, light * hues, hues + (light - 1) * (1 - hues))
 
 
 @ATTACKS.register("recolor")

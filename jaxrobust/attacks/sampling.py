@@ -62,6 +62,21 @@ def reflected(at: Array, size: int) -> Array:
   return jnp.clip(jnp.where(way > size, 2 * size - way, way) - 0.5, 0, size - 1)
 
 
+def color_wheel(field: Array) -> Array:
+  """Returns a field of vectors (…, 2) as colors: hues are directions, white is no vector, the longest are most vivid.
+
+  Red is to the right, and the other hues follow clockwise as the image is seen: green, then blue.
+
+  >>> color_wheel(jnp.array([[2.0, 0.0], [0.0, 0.0]])).round(2).tolist()
+  [[1.0, 0.25, 0.25], [1.0, 1.0, 1.0]]
+  """
+  length = jnp.linalg.norm(field, axis=-1)
+  share = length / jnp.maximum(jnp.max(length), 1e-30)
+  angle = jnp.arctan2(field[..., 1], field[..., 0])
+  hues = 0.5 + 0.5 * jnp.cos(angle[..., None] - 2 * jnp.pi / 3 * jnp.arange(3))
+  return 1 - share[..., None] * (1 - hues)
+
+
 @functools.cache
 def cubic_matrix(size: int, larger: int) -> np.ndarray:
   """Returns the matrix (larger, size) that interpolates as PyTorch's bicubic: A = -0.75, edges repeated.

@@ -22,8 +22,8 @@ import jax
 import jax.numpy as jnp
 
 from jaxrobust.attacks.registry import ATTACKS
-from jaxrobust.attacks.sampling import places, sample
-from jaxrobust.attacks.witness_descent import AdamDescent, WitnessThreat, unchanged_at_zero
+from jaxrobust.attacks.sampling import color_wheel, places, sample
+from jaxrobust.attacks.witness_descent import AdamDescent, Scene, WitnessThreat, unchanged_at_zero
 from jaxrobust.core.types import Array
 
 
@@ -52,6 +52,11 @@ class Flow(WitnessThreat):
   def draw(self, image: Array, offset: Array, key: Array, drawing: Array) -> Array:
     del key, drawing
     return unchanged_at_zero(image, sample(image, jnp.asarray(places(*image.shape[:2])) + offset), offset)
+
+  def picture(self, original: Array, witness: Scene) -> Array:
+    """Returns the directions that pixels are fetched from, as hues."""
+    del original
+    return color_wheel(witness.offset)
 
 
 @ATTACKS.register("stadv")

@@ -66,6 +66,11 @@ class Threat:
     """Returns the image that a witness stands for."""
     raise NotImplementedError
 
+  def picture(self, original: Array, witness: Any) -> Array | None:
+    """Returns a witness as people can look at it, (H, W, 3) in [0, 1] as large as the image; None for nothing."""
+    del original, witness
+    return None
+
   def for_classifier(self, classifier: Any) -> Threat:
     """Returns the threat against one classifier; a threat measured in the classifier's own features takes them here."""
     del classifier

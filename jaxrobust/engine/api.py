@@ -230,7 +230,7 @@ def _drive(
     for row in np.flatnonzero(batch.broken(budget)).tolist():
       image = batch.images[row]
       if image is not None:
-        adversarial[batch["position"][row]] = image
+        adversarial[batch["position"][row]] = image[..., : adversarial.shape[-1]]
     if progress is not None:
       progress(engine.stats)
 

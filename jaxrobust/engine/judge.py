@@ -117,6 +117,12 @@ def judge_one(
   )
 
 
+def shown(threat: Threat, image: Array, original: Array, witness: Any) -> Array:
+  """Returns one image as it travels to the host: a picture of its witness, if it has one, behind its own channels."""
+  picture = None if witness is None else threat.picture(original, witness)
+  return image if picture is None else jnp.concatenate([image, picture], axis=-1)
+
+
 def pack_judgment(judgment: Judgment) -> Array:
   """Returns a judgment of some rows as one array of float32."""
   numbers = [jnp.asarray(part, jnp.float32)[:, None] for part in judgment[1:]]
@@ -142,7 +148,7 @@ def judge(
   mesh: Mesh,
   with_images: bool,
 ) -> tuple[Array, Array | None]:
-  """Judges the first `rows` candidates of each device; returns packed judgments and, where wanted, the images.
+  """Judges the first `rows` candidates of each device; returns packed judgments and, where wanted, images as `shown`.
 
   Args:
     arrays, threat: the two parts of a threat, see `core.contract.split_threat`.
@@ -152,7 +158,8 @@ def judge(
     first = jax.tree.map(lambda leaf: leaf[:rows], candidates)
     measure = join_threat(threat, arrays)
     judged = jax.vmap(lambda row: judge_one(classifier, measure, targeted, row, samples))(first)
-    return pack_judgment(judged), first.image if with_images else None
+    pictures = jax.vmap(functools.partial(shown, measure))(first.image, first.original, first.witness)
+    return pack_judgment(judged), pictures if with_images else None
 
   specs = (PartitionSpec(), PartitionSpec(), PartitionSpec(), PartitionSpec(AXIS))
   return jax.shard_map(local, mesh=mesh, in_specs=specs, out_specs=PartitionSpec(AXIS), check_vma=False)(

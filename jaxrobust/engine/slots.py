@@ -24,7 +24,7 @@ from jaxrobust.core.contract import join_arrays
 from jaxrobust.core.mesh import AXIS
 from jaxrobust.core.types import Array, Attack, Probe, Problem
 from jaxrobust.engine.access import answer_met, model_for
-from jaxrobust.engine.judge import Candidates, as_floats, judge_one, pack_judgment
+from jaxrobust.engine.judge import Candidates, as_floats, judge_one, pack_judgment, shown
 from jaxrobust.engine.program import Program, Slots, candidate_of, init_slot, slot_shapes
 from jaxrobust.engine.status import (
   MOST_QUERIES,
@@ -175,7 +175,8 @@ def _local_exchange(
     going = taken._replace(status=taken.status._replace(active=on & ~over, stop=stop))
     fresh = jax.tree.map(lambda new, old: _choose(on, old, new), fresh, going)
   slots = jax.tree.map(lambda old, new: old.at[entry.row].set(new, mode="drop"), slots, fresh)
-  return slots, outbox, pack_status(taken.status), image
+  pictures = jax.vmap(functools.partial(shown, attack.threat))(image, problem.image, witness)
+  return slots, outbox, pack_status(taken.status), pictures
 
 
 def _choose(condition: Array, yes: Array, no: Array) -> Array:

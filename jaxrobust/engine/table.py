@@ -56,7 +56,8 @@ class Verdicts:
 
   Attributes:
     records: their columns; `verdicts[name]` is one of them.
-    images: adversarial ones, where they were asked for. answers: what other classifiers said. None for nothing.
+    images: adversarial ones as `judge.shown` has them, where they were asked for. answers: what other classifiers
+      said. None for nothing.
     tolerance: how far beyond a budget rounding may carry a distance.
   """
 

@@ -71,7 +71,8 @@ class AttackRun:
     if len(rows):
       about = {name: self.job.judging.class_of(self.verdicts[name][rows]) for name in ("label", "prediction")}
       about |= class_names(getattr(self.job.data, "class_names", None), **about)
-      self.gallery.save(path, self.job.data.take(positions[rows])[0], **about, index=positions[rows])
+      about |= {"distance": self.verdicts["distance"][rows], "index": positions[rows]}
+      self.gallery.save(path, self.job.data.take(positions[rows])[0], **about)
     minimal, strengths = entry.schedule.minimal, [budget.text for budget in entry.strengths]
     arrays = cell_arrays(self.verdicts, minimal, strengths, bool(entry.schedule.stages) and not minimal)
     if self.radii is not None:

@@ -17,8 +17,8 @@ from jaxrobust.engine.table import Verdicts
 from jaxrobust.results.store import IMAGES, sibling
 
 ARRAYS = ("clean", "adversarial", "label", "prediction", "index")
-# Of data sets that have them.
-NAMES = ("label_name", "prediction_name")
+# Names of classes, of data sets that have them; distances to the clean images; pictures of what is measured instead.
+NAMES = ("label_name", "prediction_name", "distance", "witness")
 
 
 class Gallery:
@@ -59,9 +59,11 @@ class Gallery:
 
   def save(self, path: Path, clean: np.ndarray, **about: np.ndarray) -> None:
     """Writes the images beside the cell file `path`; the other arrays belong to `positions`."""
-    adversarial = np.stack([self._images[position] for position in self.positions])
     levels = lambda images: np.round(np.clip(images, 0, 1) * 255).astype(np.uint8)
-    atomic_write(sibling(path, IMAGES), _pack({"clean": levels(clean), "adversarial": levels(adversarial), **about}))
+    shown = levels(np.stack([self._images[position] for position in self.positions]))
+    adversarial, witness = np.split(shown, [clean.shape[-1]], axis=-1)
+    about |= {"witness": witness} if witness.size else {}
+    atomic_write(sibling(path, IMAGES), _pack({"clean": levels(clean), "adversarial": adversarial, **about}))
 
 
 def merge_galleries(paths: Iterable[Path], size: int) -> bytes | None:
@@ -69,7 +71,7 @@ def merge_galleries(paths: Iterable[Path], size: int) -> bytes | None:
   found = [arrays for arrays in map(_unpack, paths) if arrays]
   if not found or not size:
     return None
-  named = NAMES if all(name in arrays for arrays in found for name in NAMES) else ()
+  named = [name for name in NAMES if all(name in arrays for arrays in found)]
   joined = {name: np.concatenate([arrays[name] for arrays in found]) for name in (*ARRAYS, *named)}
   first = np.argsort(joined["index"])[:size]
   return _pack({name: array[first] for name, array in joined.items()})

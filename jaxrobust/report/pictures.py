@@ -1,4 +1,7 @@
-"""Example images of a cell as pictures a page can hold: clean, adversarial, and their difference made visible."""
+"""Example images of a cell as pictures a page can hold: clean, adversarial, their difference made visible.
+
+And what a threat measures instead of the difference, where it has a picture of that: flows, tables of colors.
+"""
 
 from __future__ import annotations
 
@@ -31,6 +34,10 @@ def read_pictures(folder: Folder, path: str, size: int) -> list[dict[str, Any]]:
     for name in NAMES:
       for picture, text in zip(pictures, file.get(name, ()), strict=False):
         picture[name] = str(text)[:LONGEST_NAME]
+    for picture, distance in zip(pictures, file.get("distance", ()), strict=False):
+      picture["distance"] = float(distance) if np.isfinite(distance) else None
+    for picture, witness in zip(pictures, file.get("witness", ()), strict=False):
+      picture["witness"] = as_png(witness)
     return pictures
   except Exception:  # A damaged zip or npy header can raise nearly anything.
     return []

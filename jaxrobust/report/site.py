@@ -80,7 +80,8 @@ def _pictures(folder: Folder, rows: Sequence[CellRow], images: Mapping[str, int]
     path = row.path.removesuffix(".json") + IMAGES
     if path in images:
       for picture in read_pictures(folder, path, images[path]):
-        yield {"data": row.cell.data, "condition": row.cell.condition, "attack": row.cell.id, **picture}
+        about = {"data": row.cell.data, "condition": row.cell.condition, "attack": row.cell.id}
+        yield {**about, "threat": row.threat, "unit": row.unit, **picture}
 
 
 def _link(folder: Folder, out: Path) -> str:

@@ -37,6 +37,7 @@ from jaxrobust.evaluation.verdicts import find_issues
 from jaxrobust.models.weights import portable
 from jaxrobust.report.boards import make_boards
 from jaxrobust.report.cell_rows import read_cell_rows
+from jaxrobust.report.pictures import read_pictures
 from jaxrobust.results import find_result, load_result, load_results, plain
 from jaxrobust.results.folder import open_folder
 
@@ -171,6 +172,20 @@ def test_a_threat_of_ones_own_goes_from_the_attack_to_the_board(data, tmp_path):
   boards = make_boards(read_cell_rows(open_folder(tmp_path)).rows)
   assert [board.name for board in boards] == ["made, linf 4/255", "made, brightness 20 gray levels"]
   assert [column.label for column in boards[1].columns] == ["Robust", "Clean", "lamp-4"]
+
+
+def test_kept_images_come_with_their_distance_and_a_picture_of_what_is_measured(data, tmp_path):
+  entries = [attack_entry("fgsm", "64/255"), attack_entry("stadv", "0.4", num_steps=12, learning_rate=0.1)]
+  evaluate(testing.fixture(), data, entries, name="m", out=tmp_path, options=replace(OPTIONS, save_images=2))
+  norm, flow = (np.load(file) for file in sorted(tmp_path.rglob("*.images.npz"), key=lambda file: "flow" in file.name))
+  assert "witness" not in norm and (np.abs(norm["distance"] - 64 / 255) < 1e-6).all()
+  assert flow["adversarial"].shape == flow["clean"].shape and flow["witness"].shape == (*flow["clean"].shape[:3], 3)
+  assert (flow["distance"] > 0).all() and (flow["distance"] <= 0.4 + 1e-6).all()
+  # The largest offset has the most vivid color: no mixture with white is left in it.
+  assert (flow["witness"].min(axis=(1, 2)).min(axis=1) < 64).all() and (flow["witness"].max(axis=3) > 120).all()
+  (path,) = (file for file in tmp_path.rglob("*.images.npz") if "flow" in file.name)
+  shown = read_pictures(open_folder(tmp_path), str(path.relative_to(tmp_path)), path.stat().st_size)
+  assert all(picture["witness"].startswith("data:image/png") and picture["distance"] <= 0.41 for picture in shown)
 
 
 def test_shipped_cells_say_what_would_be_asked_today():

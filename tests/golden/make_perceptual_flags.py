@@ -26,11 +26,13 @@ NETWORKS = ("delta", "stadv", "recoloradv_delta")
 RUNS = (
   ("stadv", 0.01),
   ("recolor", 0.06),
-  ("lpa", 0.5),
-  ("stadv", 0.005),
   ("lpa", 0.2),
   ("ppgd", 0.1),
+  ("lpa", 0.5),
+  ("ppgd", 0.5),
   ("recolor", 0.02),
+  ("stadv", 0.005),
+  ("stadv", 0.02),
   ("stadv", 0.05),
 )
 

@@ -19,9 +19,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrobust.attacks.registry import ATTACKS
-from jaxrobust.attacks.sampling import cubic_matrix, sample
+from jaxrobust.attacks.sampling import color_wheel, cubic_matrix, sample
 from jaxrobust.attacks.unforeseen.ascent import SceneAscent
-from jaxrobust.attacks.witness_descent import WitnessThreat, check_divides
+from jaxrobust.attacks.witness_descent import Scene, WitnessThreat, check_divides
 from jaxrobust.core.types import Array
 
 
@@ -43,10 +43,19 @@ class Warp(WitnessThreat):
 
   def draw(self, image: Array, offset: Array, key: Array, drawing: Array) -> Array:
     del key, drawing
-    (height, width), (rows, columns) = image.shape[:2], offset.shape[:2]
-    fine = jnp.einsum("yr,xc,rcd->yxd", cubic_matrix(rows, height), cubic_matrix(columns, width), offset)
+    height, width = image.shape[:2]
     here = np.stack(np.meshgrid(np.linspace(-1, 1, width), np.linspace(-1, 1, height)), -1).astype(np.float32)
-    return sample(image, jnp.asarray(here) + fine)
+    return sample(image, jnp.asarray(here) + _fine(offset, height, width))
+
+  def picture(self, original: Array, witness: Scene) -> Array:
+    """Returns the directions that pixels are fetched from, as hues."""
+    return color_wheel(_fine(witness.offset, *original.shape[:2]))
+
+
+def _fine(offset: Array, height: int, width: int) -> Array:
+  """Returns a coarse field at every pixel."""
+  rows, columns = offset.shape[:2]
+  return jnp.einsum("yr,xc,rcd->yxd", cubic_matrix(rows, height), cubic_matrix(columns, width), offset)
 
 
 @ATTACKS.register("elastic")

@@ -410,11 +410,21 @@ const JR = (() => {
       table("Accuracy in per cent by source model", [h("th", { scope: "col" }, "Attack"), sources.map((source) => h("th", { scope: "col" }, named(source)))], rows, "heat"));
   }
 
+  // By threat: the words under a picture of what it measures, and what the picture shows.
+  const WHEEL = "Where pixels are fetched from: red from the right, green and blue clockwise, white from their own places";
+  const WITNESSES = { flow: ["flow", WHEEL], warp: ["flow", WHEEL], color: ["color table", "A chart of colors, and under it what the table makes of them, changes four times as large"] };
+  const distanceOf = ({ threat, unit, distance }) => `distance ${threat === "linf" ? `${+(distance * 255).toPrecision(3)}/255` : `${+distance.toPrecision(3)}${unit ? ` ${unit}` : ""}`}`;
+
   function pictureSection(doc) {
     if (doc.pictures.length === 0) return null;
-    const figures = doc.pictures.map((picture) => h("figure", {}, h("figcaption", {}, `${picture.data}, ${picture.attack}`),
-      h("div", { class: "triple" }, ["clean", "adversarial", "difference"].map((kind) => h("img", { src: picture[kind], alt: kind === "difference" ? `The perturbation, amplified ${picture.factor} times` : `${kind} image, classified as ${kind === "clean" ? picture.label_name ?? picture.label : picture.prediction_name ?? picture.prediction}` })),
-        h("span", {}, picture.label_name ?? `class ${picture.label}`), h("span", {}, `taken for ${picture.prediction_name ?? picture.prediction}`), h("span", {}, `change × ${picture.factor}`))));
+    const figures = doc.pictures.map((picture) => {
+      const label = picture.label_name ?? `class ${picture.label}`, taken = picture.prediction_name ?? picture.prediction;
+      const shown = [["clean", `Clean image, classified as ${label}`, label], ["adversarial", `Adversarial image, classified as ${taken}`, `taken for ${taken}`],
+        ["difference", `The perturbation, amplified ${picture.factor} times`, `change × ${picture.factor}`]];
+      if (picture.witness) shown.push(["witness", WITNESSES[picture.threat]?.[1] ?? "What the threat measures", WITNESSES[picture.threat]?.[0] ?? "what is measured"]);
+      return h("figure", {}, h("figcaption", {}, `${picture.data}, ${picture.attack}`, picture.distance == null ? null : h("div", { class: "quiet" }, distanceOf(picture))),
+        h("div", { class: shown.length > 3 ? "triple four" : "triple" }, shown.map(([kind, text]) => h("img", { src: picture[kind], alt: text, title: text })), shown.map(([, , text]) => h("span", {}, text))));
+    });
     const body = h("div", { class: "pictures" }, figures.slice(0, PICTURES));
     const more = h("button", { type: "button", onclick: () => { body.append(...figures.slice(PICTURES)); more.remove(); } }, `Show all ${figures.length}`);
     return h("section", {}, h("h2", {}, "Adversarial images"), body, figures.length > PICTURES ? h("p", {}, more) : null);
