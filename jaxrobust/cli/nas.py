@@ -1,4 +1,4 @@
-"""`jaxrobust nas run|search|compare|measure|figures`: cells of NAS-Bench-201, trained, attacked, searched, measured.
+"""`jaxrobust nas run|search|compare|measure|figures|supernet`: architectures trained, attacked, searched, measured.
 
 jaxrobust nas run --config configs/nas.py:small --cells random-200 --out nas
 jaxrobust nas search nas/dataset/foolbox --objective pgd-4@1
@@ -20,6 +20,7 @@ from ml_collections import ConfigDict
 
 from jaxrobust.cli.configuration import parse
 from jaxrobust.cli.evaluate import run_options
+from jaxrobust.cli.supernet import SUPERNET, run_supernet
 from jaxrobust.core.compilation import enable_compilation_cache
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.reading import loads, read_text, reading
@@ -88,13 +89,14 @@ MEASURE = {
   "out": "",
 }
 FIGURES = {"table": "cifar10", "objective": "clean", "measured": "", "out": "figures"}
-DEFAULTS: dict[str, Any] = {**FIGURES, **MEASURE, **SEARCH, **COMPARE, **RUN}
+DEFAULTS: dict[str, Any] = {**SUPERNET, **FIGURES, **MEASURE, **SEARCH, **COMPARE, **RUN}
 USAGE = """cells of NAS-Bench-201: trained, attacked, searched, compared
   run --cells=13714,0-9 --data=cifar10    trains (or loads) cells and makes the robustness data set of them
   search FOLDER --objective=fgsm@1        random, local, evolutionary and BANANAS search over a data set
   compare FOLDER OTHER --columns=clean    Kendall's rank correlation of the cells that two data sets share
   measure --cells=0-9 --models=FOLDER     Jacobian norms and Hessian eigenvalues, at initialization and trained
-  figures FOLDER --out=figures            the paper's figures of a data set"""
+  figures FOLDER --out=figures            the paper's figures of a data set
+  supernet --space=small-resnet-basic     trains a supernet, judges its subnets: which factors go with robustness"""
 
 
 def run(argv: list[str]) -> int:
@@ -107,6 +109,7 @@ def run(argv: list[str]) -> int:
     "compare": _compare,
     "measure": _measure,
     "figures": _figures,
+    "supernet": lambda words: run_supernet(words, USAGE),
   }
   if action not in actions:
     raise unknown_name("nas command", action, sorted(actions))

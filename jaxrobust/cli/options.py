@@ -124,6 +124,12 @@ OWN = {
     "depth": "cells per stage, likewise",
     "projections": "random projections for the Jacobian's norm; 0 for the exact norm",
     "measured": "the file that `measure` wrote, to draw measures against robustness; empty for none",
+    "space": "of `supernet`: mobilenetv3, resnet-basic or resnet-bottleneck, small-NAME for small images",
+    "eps": "of `supernet`: length of the FGSM step that subnets are judged by",
+    "subnets": "of `supernet`: drawn with all factors at random",
+    "each": "of `supernet`: drawn with one factor varied, for each factor",
+    "calibration": "of `supernet`: training images that a subnet's batch statistics are measured on",
+    "show": "folders of other supernets that the figure shows too, as ('A', 'B')",
   },
   "convert": {
     "arch": "a name of `jaxrobust list models`; needed",

@@ -5,8 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrobust.core.errors import InputError
-from jaxrobust.nas.supernets import study, training
+from jaxrobust.core.errors import CellMismatchError, InputError, StoppedError, UnknownNameError
+from jaxrobust.data.source import ArraySource
+from jaxrobust.nas.supernets import run, study, training
 from jaxrobust.nas.supernets.network import forward, init_params, slice_params, subnet_classifier
 from jaxrobust.nas.supernets.space import (
   KINDS,
@@ -30,6 +31,8 @@ TINY = {
 }
 IMAGES = np.random.default_rng(0).normal(size=(16, 8, 8, 3)).astype(np.float32)
 LABELS = np.arange(16) % 4
+PIXELS = np.random.default_rng(0).uniform(size=(16, 8, 8, 3)).astype(np.float32)
+DATA = ArraySource("noise", PIXELS, LABELS, 4)
 
 
 @pytest.mark.ci
@@ -68,8 +71,8 @@ def test_depth_kernel_and_width_change_what_is_computed():
 def test_training_teaches_the_largest_by_labels_and_the_others_by_it():
   space = TINY["resnet-basic"]
   recipe = training.SupernetRecipe(steps=20, batch_size=16, learning_rate=0.1)
-  params, losses = training.train_supernet(space, IMAGES, LABELS, recipe, 4)
-  again, _ = training.train_supernet(space, IMAGES, LABELS, recipe, 4)
+  params, losses = training.train_supernet(space, DATA, recipe)
+  again, _ = training.train_supernet(space, DATA, recipe)
   assert jax.tree.all(jax.tree.map(np.array_equal, params, again))
   assert np.mean(losses[-4:]) < 0.8 * losses[0]
   subnets = training.sandwich(space, 0, 3)
@@ -92,10 +95,39 @@ def test_a_study_varies_factors_one_at_a_time_by_two_programs():
       same = [name for name in Subnet._fields if name not in (one.group, "stem")]
       assert all(np.array_equal(getattr(one.subnet, name), getattr(largest(space), name)) for name in same)
   before = training.batch_statistics._cache_size() + study.judge._cache_size()
-  rows = list(study.run_study(space, params, chosen, IMAGES, IMAGES, LABELS, np.full(3, 0.1, np.float32), 16))
+  rows = list(study.run_study(space, params, chosen, PIXELS, PIXELS[:12], LABELS[:12], 0.05, 8))
   assert training.batch_statistics._cache_size() + study.judge._cache_size() - before <= 2
   assert len(rows) == len(chosen) and all(0 <= row.robust <= row.clean <= 1 for row in rows)
-  assert set(rows[0].factors) == {"size", "kernel", "depth", "last depth", "width"}
+  assert set(rows[0].factors) == {"params", "size", "kernel", "depth", "last depth", "width"}
+
+
+def test_a_study_goes_on_where_it_was_left(tmp_path, monkeypatch):
+  monkeypatch.setitem(SPACES, "tiny", TINY["resnet-basic"])
+  recipe = training.SupernetRecipe(steps=6, batch_size=8, save_every=2)
+  asked = run.SupernetStudy("tiny", recipe, 0.05, subnets=4, each=1, calibration=64)
+  data = ArraySource("more", np.tile(PIXELS, (4, 1, 1, 1)), np.tile(LABELS, 4), 4)
+  rows = list(asked.run(data, DATA, tmp_path / "whole"))
+  # Stopped in training, and after two subnets.
+  advance, stops = training._advance, iter([False, False, False, True])
+
+  def stopping(*arguments):
+    if next(stops, False):
+      raise StoppedError("asked to stop")
+    return advance(*arguments)
+
+  monkeypatch.setattr(training, "_advance", stopping)
+  with pytest.raises(StoppedError):
+    list(asked.run(data, DATA, tmp_path / "cut"))
+  begun = asked.run(data, DATA, tmp_path / "cut")
+  assert [next(begun), next(begun)] == rows[:2]
+  begun.close()
+  assert list(asked.run(data, DATA, tmp_path / "cut")) == rows == run.read_rows(tmp_path / "cut")
+  files = [(tmp_path / name / run.ROWS).read_bytes() for name in ("whole", "cut")]
+  assert files[0] == files[1]
+  with pytest.raises(CellMismatchError, match="another study"):
+    next(asked.run(DATA, DATA, tmp_path / "cut"))
+  with pytest.raises(UnknownNameError, match="unknown supernet 'vgg'"):
+    run.SupernetStudy("vgg", recipe, 0.05)
 
 
 @pytest.mark.ci

@@ -9,7 +9,8 @@ Normalization is by the batch in training, and no running statistics are kept: t
 `calibrate` measures those of one subnet afterwards, as exact means of the batches' means and variances.
 
 SGD with Nesterov's momentum 0.9 and a cosine to zero, as RobustART's appendix; weight decay and dropout rates are not
-printed there, 1e-4 and none are ours.
+printed there, 1e-4 and none are ours, as are random flips in place of ImageNet's augmentation. Batches, flips and
+subnets are functions of seed and step, so a run that goes on from a checkpoint ends in the very same weights.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,11 +27,29 @@ import numpy as np
 import optax
 
 from jaxrobust.core.errors import TrainingError
+from jaxrobust.core.stopping import StopRequest
 from jaxrobust.core.types import Array
+from jaxrobust.core.validation import check_count
+from jaxrobust.data.source import DataSource
 from jaxrobust.nas.supernets.network import forward, init_params
 from jaxrobust.nas.supernets.space import Subnet, SupernetSpace, largest, pick, smallest
+from jaxrobust.training.checkpoints import Checkpoints
 
 SMOOTHING, MOMENTUM, WEIGHT_DECAY = 0.1, 0.9, 1e-4
+# What every supernet sees of a pixel: (pixel - MEAN) / STD.
+MEAN, STD = 0.5, 0.25
+
+
+class SupernetState(NamedTuple):
+  """What a step of the training changes.
+
+  Attributes:
+    params: weights of all subnets.
+    optimizer: its momentum.
+  """
+
+  params: Any
+  optimizer: Any
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -46,11 +66,20 @@ def subnet_gradient(
   return gradient, value, logits
 
 
-@functools.partial(jax.jit, static_argnums=0, donate_argnums=(1, 2))
-def _update(optimizer: Any, params: Any, state: Any, gradients: Sequence[Any]) -> tuple[Any, Any]:
+@functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
+def _update(recipe: SupernetRecipe, state: SupernetState, gradients: Sequence[Any]) -> SupernetState:
   total = jax.tree.map(lambda *parts: sum(parts), *gradients)
-  updates, state = optimizer.update(total, state, params)
-  return optax.apply_updates(params, updates), state
+  updates, optimizer = _optimizer(recipe).update(total, state.optimizer, state.params)
+  return SupernetState(optax.apply_updates(state.params, updates), optimizer)
+
+
+def _optimizer(recipe: SupernetRecipe) -> optax.GradientTransformation:
+  schedule = optax.cosine_decay_schedule(recipe.learning_rate, recipe.steps)
+  return optax.chain(
+    optax.clip_by_global_norm(1.0 * (recipe.random_subnets + 2)),
+    optax.add_decayed_weights(WEIGHT_DECAY),
+    optax.sgd(schedule, MOMENTUM, nesterov=True),
+  )
 
 
 @dataclass(frozen=True)
@@ -61,7 +90,8 @@ class SupernetRecipe:
     steps, batch_size: of the run.
     learning_rate: at the start of the cosine.
     random_subnets: beside the largest and the smallest.
-    seed: of weights, order and subnets.
+    seed: of weights, order, flips and subnets.
+    save_every: steps between checkpoints.
   """
 
   steps: int = 100
@@ -69,6 +99,11 @@ class SupernetRecipe:
   learning_rate: float = 0.1
   random_subnets: int = 2
   seed: int = 0
+  save_every: int = 500
+
+  def __post_init__(self) -> None:
+    for name in ("steps", "batch_size", "save_every"):
+      check_count(getattr(self, name), name, 1 << 31)
 
 
 def sandwich(space: SupernetSpace, seed: int, step: int, count: int = 2) -> list[Subnet]:
@@ -78,44 +113,77 @@ def sandwich(space: SupernetSpace, seed: int, step: int, count: int = 2) -> list
 
 
 def train_supernet(
-  space: SupernetSpace, images: np.ndarray, labels: np.ndarray, recipe: SupernetRecipe, num_classes: int = 10
+  space: SupernetSpace, data: DataSource, recipe: SupernetRecipe, folder: str | Path | None = None
 ) -> tuple[Any, list[float]]:
   """Trains a supernet.
 
   Args:
     space: of its subnets.
-    images: (N, H, W, 3) normalized; shown at the sizes of the space in turns, by nearest neighbors of a grid.
-    labels: (N,).
+    data: shown at the sizes of the space in turns.
     recipe: of the training.
-    num_classes: of the data.
+    folder: of checkpoints, from the last of which a run goes on; None for none.
 
   Returns:
     Its weights, and the largest subnet's loss by step.
+
+  Raises:
+    StoppedError: the process was asked to end; a checkpoint is saved.
+    TrainingError: the loss is not a number.
   """
-  params = init_params(space, jax.random.key(recipe.seed), num_classes)
-  schedule = optax.cosine_decay_schedule(recipe.learning_rate, recipe.steps)
-  optimizer = optax.chain(
-    optax.clip_by_global_norm(1.0 * (recipe.random_subnets + 2)),
-    optax.add_decayed_weights(WEIGHT_DECAY),
-    optax.sgd(schedule, MOMENTUM, nesterov=True),
-  )
-  state, losses = optimizer.init(params), []
-  for step in range(recipe.steps):
-    rows = np.random.default_rng((recipe.seed, step, 1)).integers(len(images), size=recipe.batch_size)
-    size = space.sizes[step % len(space.sizes)]
-    batch = resized(images[rows], size)
-    targets: Array = optax.smooth_labels(jax.nn.one_hot(labels[rows], num_classes), SMOOTHING)
-    gradients = []
-    for number, subnet in enumerate(sandwich(space, recipe.seed, step, recipe.random_subnets)):
-      gradient, loss, logits = subnet_gradient(space, params, subnet, batch, targets)
-      gradients.append(gradient)
-      if number == 0:
-        targets, first = jax.nn.softmax(logits), loss
-    params, state = _update(optimizer, params, state, gradients)
-    losses.append(float(first))
-    if not np.isfinite(losses[-1]):
-      raise TrainingError(f"not a number at step {step} of the supernet; lower the learning rate")
-  return params, losses
+  params = init_params(space, jax.random.key(recipe.seed), data.num_classes)
+  state = SupernetState(params, _optimizer(recipe).init(params))
+  losses: list[float] = []
+  checkpoints = Checkpoints(folder) if folder is not None else None
+  if checkpoints is not None:
+    here = jax.tree.map(lambda leaf: jax.sharding.SingleDeviceSharding(jax.local_devices()[0]), state)
+    found = checkpoints.restore(state, here)
+    if found is not None:
+      _, state, losses = found
+  try:
+    with StopRequest() as stop:
+      for step in range(len(losses), recipe.steps):
+        state, loss = _advance(space, state, recipe, step, *_batch(data, recipe, step))
+        losses.append(float(loss))
+        if not np.isfinite(losses[-1]):
+          raise TrainingError(f"not a number at step {step} of the supernet; lower the learning rate")
+        last = step + 1 == recipe.steps
+        if checkpoints is not None and (last or stop.asked or (step + 1) % recipe.save_every == 0):
+          checkpoints.save(step + 1, state, list(losses))
+        if stop.asked and not last:
+          raise stop.error(f"after step {step + 1} of {recipe.steps} of the supernet")
+  finally:
+    if checkpoints is not None:
+      checkpoints.close()
+  return state.params, losses
+
+
+def _batch(data: DataSource, recipe: SupernetRecipe, step: int) -> tuple[np.ndarray, np.ndarray]:
+  """Returns the images of a step, normalized and half of them mirrored, and their labels."""
+  rng = np.random.default_rng((recipe.seed, step, 1))
+  images, labels = data.take(rng.integers(len(data), size=recipe.batch_size))
+  flipped = rng.random(recipe.batch_size) < 0.5
+  return to_inputs(np.where(flipped[:, None, None, None], images[:, :, ::-1], images)), labels
+
+
+def _advance(
+  space: SupernetSpace, state: SupernetState, recipe: SupernetRecipe, step: int, images: np.ndarray, labels: np.ndarray
+) -> tuple[SupernetState, Array]:
+  """Returns the state after a step, and the largest subnet's loss."""
+  batch = resized(images, space.sizes[step % len(space.sizes)])
+  classes = state.params["head"]["bias"].shape[0]
+  targets: Array = optax.smooth_labels(jax.nn.one_hot(labels, classes), SMOOTHING)
+  gradients, first = [], jnp.asarray(jnp.nan)
+  for number, subnet in enumerate(sandwich(space, recipe.seed, step, recipe.random_subnets)):
+    gradient, loss, logits = subnet_gradient(space, state.params, subnet, batch, targets)
+    gradients.append(gradient)
+    if number == 0:
+      targets, first = jax.nn.softmax(logits), loss
+  return _update(recipe, state, gradients), first
+
+
+def to_inputs(images: np.ndarray) -> np.ndarray:
+  """Returns pixels in [0, 1] as a supernet sees them."""
+  return ((images - MEAN) / STD).astype(np.float32)
 
 
 def resized(images: np.ndarray, size: int) -> np.ndarray:

@@ -1,0 +1,59 @@
+"""Says which factors of a supernet's subnets go with accuracy and robustness (RobustART, arXiv:2109.05211, figure 4).
+
+Two readings of a factor: among subnets drawn at random, where all factors vary, and among those in which it alone does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from jaxrobust.analysis.bootstrap import DRAWS
+from jaxrobust.analysis.correlations import pearson, pearson_interval
+from jaxrobust.nas.supernets.study import StudyRow
+
+TARGETS = ("clean", "robust")
+
+
+class FactorEffect(NamedTuple):
+  """The correlation of a factor with an accuracy.
+
+  Attributes:
+    group: "random", or the factor that alone was varied.
+    factor: as `space.describe` names it.
+    target: `clean` or `robust`.
+    r: Pearson's; NaN where the factor does not vary.
+    r_low, r_high: its 95 % interval over subnets; NaN with fewer than 8.
+    subnets: in the group.
+  """
+
+  group: str
+  factor: str
+  target: str
+  r: float
+  r_low: float
+  r_high: float
+  subnets: int
+
+
+def factor_effects(rows: Sequence[StudyRow], draws: int = DRAWS) -> list[FactorEffect]:
+  """Correlates factors with accuracies: every factor among random subnets, else the one that varies.
+
+  >>> rows = [StudyRow("random", {"size": s, "depth": d}, 0.1 * d, 0.1) for s, d in ((8, 1), (12, 2), (8, 3))]
+  >>> [(effect.factor, effect.target, round(effect.r, 2)) for effect in factor_effects(rows)][2:]
+  [('depth', 'clean', 1.0), ('depth', 'robust', nan)]
+  """
+  found = []
+  for group in dict.fromkeys(row.group for row in rows):
+    mine = [row for row in rows if row.group == group]
+    for factor in mine[0].factors:
+      if group != "random" and factor.split()[-1] != group:
+        continue
+      x = np.array([row.factors[factor] for row in mine])
+      for target in TARGETS:
+        y = np.array([getattr(row, target) for row in mine])
+        ends = pearson_interval(x, y, draws)
+        found.append(FactorEffect(group, factor, target, pearson(x, y), ends.low, ends.high, len(mine)))
+  return found
