@@ -3,8 +3,8 @@
 Corruptions are averaged over their severities and then together (R_c), natural shifts together (R_n), unforeseen
 attacks together (OOD_t); OOD_d = (R_c + R_n) / 2 and OOD = (OOD_d + OOD_t) / 2 as in OODRobustBench, eq. 1-3
 (arXiv:2310.12793). An average that lacks some of the paper's conditions says so in its name, `R_c[8 of 75]`, and gives
-no OOD_d or OOD. A model that lacks a condition which others have gets no number: averages over different sets do not
-mix.
+no OOD_d or OOD; so does one of more conditions than the paper's. A model that lacks a condition which others have gets
+no number, and the zoo's notes say which: averages over different sets do not mix.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import datetime
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -93,7 +93,7 @@ def cells_zoos(results: Iterable[Result]) -> list[Zoo]:
 
 
 def _zoo(best: Sequence[Result], base: str, threat: str) -> Zoo:
-  placed = place_cells(best, base, threat)
+  placed, notes = place_cells(best, base, threat)
   table = {
     place: {model: 100.0 * (accuracy_of(result) or 0.0) for model, result in results.items()}
     for place, results in placed.items()
@@ -102,7 +102,8 @@ def _zoo(best: Sequence[Result], base: str, threat: str) -> Zoo:
   for place, results in placed.items():
     sizes.setdefault(place.group, set()).update(result.cell.n for result in results.values())
   models = tuple(sorted({model for values in table.values() for model in values}))
-  notes = [f"{group}: cells of {', '.join(map(str, sorted(n)))} examples" for group, n in sizes.items() if len(n) > 1]
+  notes += [f"{group}: cells of {', '.join(map(str, sorted(n)))} examples" for group, n in sizes.items() if len(n) > 1]
+  notes += _lacking(placed)
   columns = _columns(table, models)
   abouts = with_flops({result.cell.model: describe_model(result.config, result.provenance) for result in best})
   for size in ("params", "flops"):
@@ -131,7 +132,7 @@ def _columns(table: dict[Measured, dict[str, float]], models: tuple[str, ...]) -
       ]
       if parts:
         mean = np.mean(parts, axis=0)
-        marks = [*_stand_ins(of_kind, group), *([f"{len(parts)} of {wanted}"] if len(parts) < wanted else [])]
+        marks = [*_stand_ins(of_kind, group), *_count(len(parts), wanted)]
         note = f"[{', '.join(marks)}]" if marks else ""
         columns[f"{group}{note} {kind}"] = mean
         if not marks:
@@ -141,6 +142,23 @@ def _columns(table: dict[Measured, dict[str, float]], models: tuple[str, ...]) -
     if {"OOD_d", "OOD_t"} <= set(whole):
       columns[f"OOD {kind}"] = (whole["OOD_d"] + whole["OOD_t"]) / 2
   return columns
+
+
+def _count(parts: int, wanted: int) -> list[str]:
+  return [] if parts == wanted else [f"{parts} of {wanted}" if parts < wanted else f"{parts}, not {wanted}"]
+
+
+def _lacking(placed: Mapping[Measured, Mapping[str, Result]]) -> list[str]:
+  """Says which models have no average because others have conditions that they lack, and what these are."""
+  notes = []
+  for group, kind in dict.fromkeys((place.group, place.kind) for place in placed if place.group in WHOLE):
+    places = {place: set(cells) for place, cells in placed.items() if (place.group, place.kind) == (group, kind)}
+    every = set().union(*places.values())
+    if lacking := {place.condition: every - models for place, models in places.items() if every - models}:
+      models, conditions = len(set().union(*lacking.values())), list(lacking)
+      more = f" and {len(conditions) - 3} more" if len(conditions) > 3 else ""
+      notes.append(f"{group} {kind}: none for {models} of {len(every)}, which lack {', '.join(conditions[:3])}{more}")
+  return notes
 
 
 def _stand_ins(places: Iterable[Measured], group: str) -> list[str]:

@@ -68,10 +68,10 @@ def estimate_zoo(
   Source: ALine: Baek et al. 2022, arXiv:2206.13089; ATC: Garg et al. 2022, arXiv:2201.04234; DoC: Guillory et al. 2021,
   arXiv:2107.03315.
   """
-  placed = place_cells(*choose_cells(results, data, attack))
+  placed, _ = place_cells(*choose_cells(results, data, attack))
   found = []
   for kind in (ACCURACY, ROBUSTNESS):
-    here = _with_rows(next((cells for place, cells in placed.items() if place[::3] == ("id", kind)), {}))
+    here = _with_rows(next((cells for place, cells in placed.items() if (place.group, place.kind) == ("id", kind)), {}))
     shifts: dict[str, list[Measured]] = {}
     for place in placed:
       if place.group in _SHIFTS and place.kind == kind:

@@ -6,6 +6,7 @@ All cells of a results folder are sorted by it, before anything is averaged or e
 from __future__ import annotations
 
 import fnmatch
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -16,11 +17,16 @@ from jaxrobust.core.registry import unknown_name
 from jaxrobust.noises.tables import BENCHMARK
 from jaxrobust.results import Cell, Result
 from jaxrobust.results.exchange.leaderboard import DATASET_SHIFT, THREAT_SHIFT, UNFORESEEN
-from jaxrobust.results.exchange.oodrobustbench import base_of
+from jaxrobust.results.exchange.oodrobustbench import OTHER_BUDGETS, TRAINED, base_of
 from jaxrobust.results.ids import attack_norm, threat_name, transfer_source, without_threat
+from jaxrobust.results.rows import budget_value
 
 PERCEPTUAL = ("ppgd", "lpa", "stadv", "recolor")
 CLEAN = "clean"
+# How images of a corruption were made that come from official files.
+STORED = "the official files"
+# And of those whose cells do not say by which table.
+UNNAMED = "an unnamed table"
 # Imported leaderboards have means alone.
 GROUP_MEANS = {DATASET_SHIFT: "OOD_d", THREAT_SHIFT: "OOD_t"}
 
@@ -28,13 +34,15 @@ GROUP_MEANS = {DATASET_SHIFT: "OOD_d", THREAT_SHIFT: "OOD_t"}
 class Measured(NamedTuple):
   """Is what one cell adds to a zoo: its group, the name of the shift, and which condition of it.
 
-  Groups are `id`, R_c, R_n, OOD_t, and `more` for corruptions beyond the fifteen that R_c averages.
+  Groups are `id`, R_c, R_n, OOD_t, `more` for corruptions beyond the fifteen that R_c averages, and `more threats` for
+  attacks beyond those of OOD_t. `made` tells the official images of a corruption from those made here, by which table.
   """
 
   group: str
   shift: str
   condition: str
   kind: str
+  made: str = ""
 
 
 def largest(results: Iterable[Result]) -> list[Result]:
@@ -54,20 +62,40 @@ def largest(results: Iterable[Result]) -> list[Result]:
 Placed = dict[Measured, dict[str, Result]]
 
 
-def place_cells(results: Iterable[Result], base: str, threat: str) -> Placed:
+def place_cells(results: Iterable[Result], base: str, threat: str) -> tuple[Placed, list[str]]:
   """Sorts cells by what they stand for, and by model; those that stand for nothing are left out.
+
+  Images of a corruption that were made in several ways are several shifts. The way that most cells have counts, the
+  official files where there are as many.
 
   Args:
     results: at most one cell per model and what it stands for, as `largest` chooses them.
     base: the data set that the models were trained for.
     threat: attack and budget that stand for ID robustness.
+
+  Returns:
+    The cells, and what a reader must know of those left out.
   """
   found: Placed = {}
   for result in results:
     place = measured(result.cell, base, threat, threat_name(result.config, result.cell.attack))
     if place is not None:
       found.setdefault(place, {})[result.cell.model] = result
-  return found
+  return _of_one_make(found)
+
+
+def _of_one_make(placed: Placed) -> tuple[Placed, list[str]]:
+  counts: dict[str, Counter[str]] = {}
+  for place, cells in placed.items():
+    counts.setdefault(place.shift, Counter())[place.made] += len(cells)
+  chosen = {shift: max(makes, key=lambda made: (makes[made], made == STORED, made)) for shift, makes in counts.items()}
+  notes: dict[str, list[str]] = {}
+  for shift, makes in counts.items():
+    if others := sorted(set(makes) - {chosen[shift]}):
+      text = f"cells on images of {chosen[shift] or UNNAMED} count, not those of {', '.join(map(str, others)) or UNNAMED}"
+      notes.setdefault(text, []).append(shift)
+  kept = {place: cells for place, cells in placed.items() if place.made == chosen[place.shift]}
+  return kept, [f"{', '.join(shifts)}: {text}" for text, shifts in notes.items()]
 
 
 def choose_cells(results: Iterable[Result], data: str, attack: str) -> tuple[list[Result], str, str]:
@@ -114,7 +142,7 @@ def measured(cell: Cell, base: str, threat: str, within: str | None = None) -> M
 
   >>> fog = Cell(model="a", data="cifar10", condition="fog-3-t32", attack="linf-mm5", eps="8/255", n=9)
   >>> measured(fog, "cifar10", "linf-mm5@8/255")
-  Measured(group='R_c', shift='fog', condition='fog-3', kind='robustness')
+  Measured(group='R_c', shift='fog', condition='fog-3', kind='robustness', made='t32')
   >>> measured(Cell(model="a", data="cifar10.1-v6", n=9), "cifar10", "linf-mm5@8/255").group
   'R_n'
   """
@@ -124,8 +152,9 @@ def measured(cell: Cell, base: str, threat: str, within: str | None = None) -> M
   seen = kind == ACCURACY or cell.id == threat
   if corruption is not None and (stored or cell.data == base):
     name, severity = corruption
-    group = "R_c" if name in BENCHMARK else "more"
-    return Measured(group, name, f"{name}-{severity}", kind) if seen else None
+    group, condition = "R_c" if name in BENCHMARK else "more", f"{name}-{severity}"
+    made = STORED if stored else cell.condition.removeprefix(condition).removeprefix("-")
+    return Measured(group, name, condition, kind, made) if seen else None
   if cell.condition in GROUP_MEANS and cell.data == base:
     mean = GROUP_MEANS[cell.condition]
     return Measured(mean, mean, mean, kind) if seen or cell.attack == UNFORESEEN else None
@@ -134,7 +163,9 @@ def measured(cell: Cell, base: str, threat: str, within: str | None = None) -> M
   if cell.data == base:
     if seen:
       return Measured("id", ID, ID, kind)
-    return Measured("OOD_t", cell.id, cell.id, kind) if _unforeseen(cell.attack, threat, within) else None
+    if not _unforeseen(cell.attack, threat, within):
+      return None
+    return Measured("OOD_t" if _of_the_paper(cell, base, threat) else "more threats", cell.id, cell.id, kind)
   return Measured("R_n", cell.data, cell.data, kind) if seen and base_of(cell.data, {base}) == base else None
 
 
@@ -142,6 +173,16 @@ def _unforeseen(attack: str, threat: str, within: str | None) -> bool:
   """Tells whether an attack shifts the threat: the same method in another norm or budget, or a perceptual one."""
   bare, other = without_threat(attack, within or attack_norm(attack)), threat.partition("@")[0]
   return bare == without_threat(other, attack_norm(other)) or bare.startswith(PERCEPTUAL)
+
+
+def _of_the_paper(cell: Cell, base: str, threat: str) -> bool:
+  """Tells whether OOD_t averages an unforeseen attack; any where the paper says nothing of the data set and budget."""
+  attack, _, eps = threat.partition("@")
+  norm, other = attack_norm(attack), attack_norm(cell.attack)
+  trained, value = TRAINED.get((base, norm or "")), budget_value(cell.eps)
+  if other is None or value is None or trained is None or budget_value(eps) != budget_value(trained):
+    return True
+  return (other, value) in [(name, budget_value(known)) for name, known in OTHER_BUDGETS[base, norm or ""]]
 
 
 def _base(results: Iterable[Result], data: str) -> str:

@@ -230,6 +230,57 @@ def test_whole_averages_are_those_of_the_paper():
   assert not [name for name in zoo.columns if name.startswith(("cutoff", "lowpass"))]
 
 
+def whole(model, level):
+  """All cells of a model that the averages of its robustness are made from."""
+  mm5 = {"attack": "linf-mm5", "eps": "8/255"}
+  yield cell(model, level, **mm5)
+  for name in BENCHMARK:
+    yield from (cell(model, level - 0.1, condition=f"{name}-{s}-t32", **mm5) for s in range(1, 6))
+  yield from (cell(model, level - 0.2, data=f"cifar10-{at}", **mm5) for at in "abde")
+  threats = [("linf-mm5", "12/255"), ("l2-mm5", "0.5"), ("ppgd-40", "0.5"), ("lpa-200", "0.5")]
+  for attack, eps in [*threats, ("stadv-100", "0.05"), ("recolor-100", "0.06")]:
+    yield cell(model, level - 0.3, attack=attack, eps=eps)
+
+
+def test_an_attack_beyond_those_of_the_paper_changes_no_average():
+  usual = [result for model, level in {"a": 0.6, "b": 0.5, "c": 0.4}.items() for result in whole(model, level)]
+  # As a folder has them in which models were judged in l2, too.
+  more = [cell("a", 0.55, attack="l2-mm5", eps="1"), cell("a", 0.5, condition="fog-3-t32", attack="l2-mm5", eps="1")]
+  one, other = cells_zoo(usual), cells_zoo([*usual, *more], attack="linf-mm5@8/255")
+  for name in ("OOD_t robustness", "OOD robustness"):
+    assert other.column(name).tolist() == pytest.approx(one.column(name).tolist()) and np.isfinite(one.column(name)).all()
+  assert other.column("l2-mm5@1 robustness")[0] == pytest.approx(55) and not other.notes
+  # A budget that nobody's paper has: what is averaged says how many it is.
+  perceptual = [cell(model, 0.1, attack="stadv-100", eps="0.1") for model in "abc"]
+  zoo = cells_zoo([*usual, *perceptual])
+  assert "OOD_t[7, not 6] robustness" in zoo.columns and "OOD robustness" not in zoo.columns
+
+
+def test_an_average_that_models_lack_says_why():
+  usual = [result for model, level in {"a": 0.6, "b": 0.5, "c": 0.4}.items() for result in whole(model, level)]
+  zoo = cells_zoo([*usual, cell("a", 0.5, data="cifar10-f", attack="linf-mm5", eps="8/255")])
+  assert np.isnan(zoo.column("R_n[5, not 4] robustness")).tolist() == [False, True, True]
+  assert zoo.notes == ("R_n robustness: none for 2 of 3, which lack cifar10-f",)
+  zoo = cells_zoo([result for result in usual if not (result.cell.model == "b" and result.cell.condition[:3] == "fog")])
+  assert zoo.notes == ("R_c robustness: none for 1 of 3, which lack fog-1, fog-2, fog-3 and 2 more",)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_official_corruptions_and_those_made_here_are_not_mixed(order):
+  usual = [result for model, level in {"a": 0.6, "b": 0.5, "c": 0.4}.items() for result in whole(model, level)]
+  mm5 = {"attack": "linf-mm5", "eps": "8/255"}
+  stored = [cell("a", 0.9, data=f"cifar10-c:{name}-{s}", **mm5) for name in BENCHMARK for s in range(1, 6)]
+  zoo = cells_zoo([*usual, *stored][::order])
+  assert zoo.column("R_c robustness").tolist() == pytest.approx([50, 40, 30])
+  assert len(zoo.notes) == 1 and "cells on images of t32 count, not those of the official files" in zoo.notes[0]
+  # The official ones where as many cells have them.
+  fog = [cell(model, 0.9, data="cifar10-c:fog-3", **mm5) for model in "abc"]
+  small = [result for result in usual if result.cell.condition in ("clean", "fog-3-t32")]
+  zoo = cells_zoo([*small, *fog][::order])
+  assert zoo.column("fog robustness").tolist() == pytest.approx([90, 90, 90])
+  assert "fog: cells on images of the official files count, not those of t32" in zoo.notes
+
+
 def test_cells_that_leave_a_choice_ask_for_it():
   both = [*suite("a", 0.5), cell("a", 0.9, data="imagenet")]
   with pytest.raises(InputError, match="these results are of cifar10, imagenet: say which, as --data=cifar10"):

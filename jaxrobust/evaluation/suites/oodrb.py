@@ -28,16 +28,11 @@ from jaxrobust.evaluation.suites.shifted_datasets import NATURAL, corrupted, nat
 from jaxrobust.evaluation.suites.suite import SUITES, Part, Setting, Suite, Summary, attack_set
 from jaxrobust.evaluation.suites.summary import corruption_metrics
 from jaxrobust.models.perceptual import make_threat
+from jaxrobust.results.exchange.oodrobustbench import OTHER_BUDGETS
 from jaxrobust.results.ids import without_threat
 
 # data set -> norm trained for -> its budget.
 TRAINED = {"cifar10": {"linf": "8/255", "l2": "0.5"}, "imagenet": {"linf": "4/255"}}
-# (data set, norm trained for) -> unforeseen (norm, eps): the same norm with a larger budget, and the other norm.
-UNFORESEEN = {
-  ("cifar10", "linf"): (("linf", "12/255"), ("l2", "0.5")),
-  ("cifar10", "l2"): (("l2", "1"), ("linf", "8/255")),
-  ("imagenet", "linf"): (("linf", "8/255"), ("l2", "1")),
-}
 MOST = {"cifar10": 10_000, "imagenet": 5_000}
 # name -> (budget, steps on small images, steps on ImageNet).
 PERCEPTUAL = {
@@ -98,7 +93,7 @@ def _threats(setting: Setting) -> list[SuiteEntry]:
   steps: dict[str, Any] = {"num_steps": SMALL_STEPS} if setting.small else {}
   large = setting.base == "imagenet"
   place = (setting.base, setting.norm)
-  unforeseen = UNFORESEEN[place if place in UNFORESEEN else ("cifar10", "l2" if setting.norm == "l2" else "linf")]
+  unforeseen = OTHER_BUDGETS[place if place in OTHER_BUDGETS else ("cifar10", "l2" if setting.norm == "l2" else "linf")]
   entries = [attack_entry("mm5", eps, norm=norm, **steps) for norm, eps in unforeseen]
   measured = _network(setting)
   for name, (eps, short, long) in PERCEPTUAL.items():

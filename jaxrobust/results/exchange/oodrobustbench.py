@@ -48,6 +48,12 @@ SHIFTS = {
 SIZES = {"cifar10.1-v6": 2_000, "cifar10.2": 2_000, "cifar10-r": 6_837}
 # What models of the benchmark were trained for (section 3 of the paper): norm and budget by data set.
 TRAINED = {("cifar10", "linf"): "8/255", ("cifar10", "l2"): "0.5", ("imagenet", "linf"): "4/255"}
+# By the same: the unforeseen (norm, budget) of MM5, a larger one of the same norm and one of the other norm.
+OTHER_BUDGETS = {
+  ("cifar10", "linf"): (("linf", "12/255"), ("l2", "0.5")),
+  ("cifar10", "l2"): (("l2", "1"), ("linf", "8/255")),
+  ("imagenet", "linf"): (("linf", "8/255"), ("l2", "1")),
+}
 ATTACKS = {"aa": "autoattack"}
 # Their attacks without a norm: the threat, and all steps on CIFAR-10 and ImageNet, which ids of ours have in them.
 # LPIPS is that of an AlexNet for CIFAR-10 that cannot be had any more, or of ImageNet's; its fingerprint is not known.
