@@ -128,10 +128,7 @@ def line_intervals(
   x, y = (to_scale(values[known], line.scale, line.top) for values in (x, y))
   if x.size < FEWEST_FOR_INTERVAL:
     return dict.fromkeys(("slope", "intercept", "r2", "limit"), UNKNOWN)
-  rows = resamples(x.size, draws, seed)
-  # In pieces that fit into memory.
-  pieces = np.array_split(rows, max(1, -(-rows.size // _CHUNK)))
-  slope, intercept, r2 = np.concatenate([_fits(x[piece], y[piece]) for piece in pieces], axis=1)
+  slope, intercept, r2 = resampled_lines(x, y, draws, seed)
   wide = expanded_level(x.size, level)
   limit = percentile_interval(line.top * slope + intercept, wide)
   if line.scale == "probit":
@@ -142,6 +139,23 @@ def line_intervals(
     "limit": Interval(*(float(np.clip(end, 0, line.top)) for end in limit)),
     "r2": percentile_interval(r2, level),
   }
+
+
+def resampled_lines(x: np.ndarray, y: np.ndarray, draws: int = DRAWS, seed: int = 0) -> np.ndarray:
+  """Fits a line to every resampled zoo.
+
+  Args:
+    x, y: without gaps, on the scale of the line.
+    draws: zoos to resample.
+    seed: of the draws.
+
+  Returns:
+    Slopes, intercepts and R², (3, draws); NaN where all models drawn have the same x.
+  """
+  rows = resamples(x.size, draws, seed)
+  # In pieces that fit into memory.
+  pieces = np.array_split(rows, max(1, -(-rows.size // _CHUNK)))
+  return np.concatenate([_fits(x[piece], y[piece]) for piece in pieces], axis=1)
 
 
 def _fits(x: np.ndarray, y: np.ndarray) -> np.ndarray:

@@ -18,6 +18,8 @@ from jaxrobust.core.errors import InputError
 from jaxrobust.core.registry import unknown_name
 
 KINDS = ("pearson", "kendall")
+# Columns that number the rows of a table and measure nothing.
+NUMBERING = ("rank", "index", "#", "")
 FEWEST = 3
 
 

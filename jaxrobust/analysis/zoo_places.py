@@ -92,7 +92,9 @@ def _of_one_make(placed: Placed) -> tuple[Placed, list[str]]:
   notes: dict[str, list[str]] = {}
   for shift, makes in counts.items():
     if others := sorted(set(makes) - {chosen[shift]}):
-      text = f"cells on images of {chosen[shift] or UNNAMED} count, not those of {', '.join(map(str, others)) or UNNAMED}"
+      text = (
+        f"cells on images of {chosen[shift] or UNNAMED} count, not those of {', '.join(map(str, others)) or UNNAMED}"
+      )
       notes.setdefault(text, []).append(shift)
   kept = {place: cells for place, cells in placed.items() if place.made == chosen[place.shift]}
   return kept, [f"{', '.join(shifts)}: {text}" for text, shifts in notes.items()]

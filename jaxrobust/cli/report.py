@@ -10,7 +10,8 @@ from jaxrobust.core.terminal import say
 
 DEFAULTS = {"out": "site", "plots": "auto", "url": ""}
 USAGE = """RESULTS [MORE …]: a page, tables and plots of results folders (one alone may be gs://… and the like);
-plots are auto, yes or no; url is where the page will be published"""
+a FILE.csv of models among them, such as a leaderboard, gets its OOD trends; plots are auto, yes or no; url is where the
+page will be published"""
 
 
 def _address(url: str) -> str:
@@ -23,14 +24,16 @@ def run(argv: list[str]) -> int:
   words, options = split_words(argv, DEFAULTS)
   config = parse("report", options, DEFAULTS, USAGE)
   if not words:
-    raise InputError("say which results: jaxrobust report RESULTS --out=site")
+    raise InputError("say which results: jaxrobust report RESULTS --out=site, or a FILE.csv of models")
   if config.plots not in ("auto", "yes", "no"):
     raise InputError(f"plots are auto, yes or no, not {config.plots!r}")
   there = importlib.util.find_spec("matplotlib") is not None
   from jaxrobust.report.report import write_report
 
   plots = config.plots == "yes" or (config.plots == "auto" and there)
-  written = write_report(words[0], config.out, also=words[1:], plots=plots, url=_address(config.url))
+  tables = [word for word in words if word.lower().endswith(".csv")]
+  root, *also = [word for word in words if word not in tables] or [None]
+  written = write_report(root, config.out, also=also, tables=tables, plots=plots, url=_address(config.url))
   for problem in written.problems:
     say(f"finding: {problem}")
   if config.plots == "auto" and not there:

@@ -12,7 +12,7 @@ from ml_collections import ConfigDict
 from rich.console import Console
 from rich.table import Table
 
-from jaxrobust.analysis.correlations import Correlations, correlation_matrix
+from jaxrobust.analysis.correlations import NUMBERING, Correlations, correlation_matrix
 from jaxrobust.analysis.filters import apply_filter
 from jaxrobust.analysis.matching import read_beside
 from jaxrobust.analysis.trends import Trend, column_pairs, drops, fit_trends
@@ -57,8 +57,6 @@ USAGE = """[FILE.csv]: lines from ID performance to performance under shifts, wi
 WITHOUT_LABELS, GAP = "without-labels", "gap"
 SHEETS = ("trends", "effective", "degradation", "catastrophic", "ranks", "held-out", "correlations", "zoo")
 SHOWS = (*SHEETS, WITHOUT_LABELS, GAP)
-# Columns that number the rows of a table and measure nothing.
-_NUMBERING = ("rank", "index", "#", "")
 
 
 def run(argv: list[str]) -> int:
@@ -113,7 +111,7 @@ def _read(words: list[str], config: ConfigDict) -> Zoo:
 
 def _correlate(zoo: Zoo, config: ConfigDict) -> Correlations:
   wanted = [name for name in (config.x, *config.y.split(",")) if name]
-  known = [name for name in zoo.columns if name.lower() not in _NUMBERING]
+  known = [name for name in zoo.columns if name.lower() not in NUMBERING]
   columns = {name: zoo.column(name) for name in wanted or known}
   return correlation_matrix(columns, config.correlate, config.draws, config.seed)
 

@@ -20,8 +20,8 @@ from jaxrobust.report.suite_tables import write_suite_tables
 from jaxrobust.report.table_summaries import table_summaries
 from jaxrobust.report.tables import write_tables
 from jaxrobust.report.writers import only_writer
-from jaxrobust.report.zoo_documents import find_zoos, write_zoos, zoo_documents
-from jaxrobust.results.folder import Folder, join_folders
+from jaxrobust.report.zoo_documents import ZooReport, find_zoos, table_zoos, write_zoos, zoo_documents
+from jaxrobust.results.folder import Folder, LocalFolder, join_folders
 from jaxrobust.results.metrics import SummaryFile, read_summaries
 
 
@@ -40,31 +40,43 @@ class Written:
 
 
 def write_report(
-  root: str | Path, out: str | Path, *, also: Sequence[str | Path] = (), plots: bool = False, url: str = ""
+  root: str | Path | None,
+  out: str | Path,
+  *,
+  also: Sequence[str | Path] = (),
+  tables: Sequence[str | Path] = (),
+  plots: bool = False,
+  url: str = "",
 ) -> Written:
   """Reads the cells of a folder or address and writes the page, the tables and, if asked for, the plots.
 
   Args:
-    root: the results folder, the folder of a study, or an address that fsspec knows.
+    root: the results folder, the folder of a study, or an address that fsspec knows; None where there are tables alone.
     out: the folder of the report.
     also: further results folders on this machine, shown beside the first.
+    tables: CSV files of models, such as leaderboards, whose OOD trends are shown too.
     plots: also draw publication plots and the picture of shared links, which takes matplotlib.
     url: where the page will be published, for the picture of shared links.
   """
-  folder, out = join_folders(root, also), Path(out)
-  with only_writer(out, [str(root), *map(str, also)]) as replaced:
-    written = _write(folder, [root, *also], out, plots, url)
+  out, roots = Path(out), [*([] if root is None else [root]), *also]
+  folder = join_folders(roots[0], roots[1:]) if roots else None
+  boards = table_zoos(tables)
+  with only_writer(out, [*map(str, roots), *map(str, tables)]) as replaced:
+    # The page's own folder holds no cells.
+    written = _write(folder or LocalFolder(out), roots, boards, out, plots, url)
   return dataclasses.replace(written, problems=(*replaced, *written.problems))
 
 
-def _write(folder: Folder, roots: Sequence[str | Path], out: Path, plots: bool, url: str) -> Written:
+def _write(
+  folder: Folder, roots: Sequence[str | Path], tables: Sequence[ZooReport], out: Path, plots: bool, url: str
+) -> Written:
   found = read_cell_rows(folder)
   models, boards = found.by_model(), make_boards(found.rows)
   studies = find_studies(roots, found.problems)
   refuse = lambda path, reason: found.problems.append(f"{folder.show(path)}: {reason}")
   summaries = list(read_summaries(folder, refuse))
   suites = suite_boards(folder, models, summaries, found.problems)
-  zoos = find_zoos(found.rows, summaries, last_change(roots[0]))
+  zoos = [*(find_zoos(found.rows, summaries, last_change(roots[0])) if roots else ()), *tables]
   order = {model: index for index, model in enumerate(models)}
   more = {
     "studies": [study_document(study) for study in studies],

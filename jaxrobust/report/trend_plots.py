@@ -8,17 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from jaxrobust.analysis.bootstrap import resamples
+from jaxrobust.analysis.bootstrap import DRAWS, FEWEST_FOR_INTERVAL, expanded_level, resampled_lines
 from jaxrobust.analysis.correlations import Correlations
 from jaxrobust.analysis.degradation import box, catastrophic
-from jaxrobust.analysis.lines import fit_line
+from jaxrobust.analysis.lines import inverse_probit, to_scale
 from jaxrobust.analysis.trends import Trend
 from jaxrobust.analysis.zoo import Zoo
-from jaxrobust.core.errors import InputError
 from jaxrobust.report.plots import COLORS, MOST_ROWS, label, plotting, save_figure
 from jaxrobust.results.cell import safe_name
 
-BAND_DRAWS = 300
 _POINTS = 60
 
 
@@ -85,8 +83,8 @@ def _scatter(plt: Any, trend: Trend, groups: Sequence[Trend]) -> Any:
   return figure
 
 
-def band(trend: Trend, places: np.ndarray, draws: int = BAND_DRAWS) -> tuple[np.ndarray, np.ndarray]:
-  """Bounds a line at every x by the lines through resampled models: the middle 95 % of them.
+def band(trend: Trend, places: np.ndarray, draws: int = DRAWS) -> tuple[np.ndarray, np.ndarray]:
+  """Bounds a line at every x by the lines through resampled models; at the top it is as wide as the limit's interval.
 
   Args:
     trend: the line and its models.
@@ -96,17 +94,20 @@ def band(trend: Trend, places: np.ndarray, draws: int = BAND_DRAWS) -> tuple[np.
   Returns:
     The lower and the upper edge, inside [0, top]; the line itself where there are too few models.
   """
+  line = trend.line
   x, y = trend.zoo.column(trend.x), trend.zoo.column(trend.y)
   known = np.isfinite(x) & np.isfinite(y)
-  x, y = x[known], y[known]
-  lines = [trend.line.predict(places)]
-  for rows in resamples(x.size, draws):
-    try:
-      lines.append(fit_line(x[rows], y[rows], trend.line.scale, trend.line.top).predict(places))
-    except InputError:
-      continue
-  low, high = np.quantile(lines, [0.025, 0.975], axis=0)
-  return np.clip(low, 0, trend.line.top), np.clip(high, 0, trend.line.top)
+  if known.sum() < FEWEST_FOR_INTERVAL:
+    edges = [line.predict(places)] * 2
+  else:
+    x, y, at = (to_scale(values, line.scale, line.top) for values in (x[known], y[known], places))
+    slope, intercept, _ = resampled_lines(x, y, draws)
+    tail = (1 - expanded_level(x.size)) / 2
+    edges = list(np.nanquantile(slope[:, None] * at + intercept[:, None], [tail, 1 - tail], axis=0))
+    if line.scale == "probit":
+      edges = [inverse_probit(edge, line.top) for edge in edges]
+  low, high = (np.clip(edge, 0, line.top) for edge in edges)
+  return low, high
 
 
 def _boxes(plt: Any, zoo: Zoo, drops: Mapping[str, np.ndarray]) -> Any:

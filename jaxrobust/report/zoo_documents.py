@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from jaxrobust.analysis.correlations import Correlations, correlation_matrix
+from jaxrobust.analysis.correlations import NUMBERING, Correlations, correlation_matrix
 from jaxrobust.analysis.degradation import box, catastrophic
 from jaxrobust.analysis.ranking import kendall, kendall_interval, standings
 from jaxrobust.analysis.trends import MEANS, Trend, column_pairs, drops, fit_trends, rank_columns
-from jaxrobust.analysis.zoo import ACCURACY, ID, ROBUSTNESS, Zoo
+from jaxrobust.analysis.zoo import ACCURACY, ID, ROBUSTNESS, Zoo, read_csv
 from jaxrobust.analysis.zoo_cells import cells_zoos
 from jaxrobust.analysis.zoo_metrics import add_summaries
 from jaxrobust.core.errors import InputError
@@ -42,7 +43,8 @@ class ZooReport:
 
   @property
   def file(self) -> str:
-    return safe_name("-".join(self.zoo.source.replace("/", "_").replace("@", "-").split(", ")))
+    plain = re.sub(r" \(sha256 (\w+)\)$", r"-\1", self.zoo.source)
+    return safe_name("-".join(plain.replace("/", "_").replace("@", "-").split(", ")))
 
 
 def find_zoos(rows: Iterable[CellRow], summaries: Iterable[SummaryFile], date: str) -> list[ZooReport]:
@@ -53,12 +55,23 @@ def find_zoos(rows: Iterable[CellRow], summaries: Iterable[SummaryFile], date: s
     known = np.any([np.isfinite(zoo.column(name)) for name in shifted], axis=0) if shifted else np.zeros(len(zoo), bool)
     zoo = replace(zoo.take(known), date=date)
     try:
-      pairs = sorted(column_pairs(zoo), key=lambda pair: (pair[0] not in ("Acc-Acc", "Rob-Rob"), _is_single(pair[2])))
-      trends, problems = fit_trends(zoo, pairs[:MOST_TRENDS], draws=DRAWS)
+      found.append(_report(zoo, add_summaries(zoo, summaries)))
     except InputError:
       continue
-    found.append(ZooReport(zoo, pairs, trends, problems, _correlate(add_summaries(zoo, summaries))))
   return found
+
+
+def table_zoos(paths: Iterable[str | Path]) -> list[ZooReport]:
+  """Returns the zoos of CSV files; one without a line is refused by name."""
+  zoos = [read_csv(path) for path in paths]
+  return [_report(zoo, zoo) for zoo in zoos]
+
+
+def _report(zoo: Zoo, measured: Zoo) -> ZooReport:
+  """Fits all lines of a zoo; `measured` is the same with what its columns may be correlated with."""
+  pairs = sorted(column_pairs(zoo), key=lambda pair: (pair[0] not in ("Acc-Acc", "Rob-Rob"), _is_single(pair[2])))
+  trends, problems = fit_trends(zoo, pairs[:MOST_TRENDS], draws=DRAWS)
+  return ZooReport(zoo, pairs, trends, problems, _correlate(measured))
 
 
 def _light(row: CellRow) -> Result:
@@ -78,7 +91,9 @@ def _is_single(name: str) -> bool:
 def _correlate(zoo: Zoo) -> Correlations | None:
   """Correlates ID performance, means over shifts, sizes and metrics; single shifts where there is room."""
   known = {
-    name: values for name, values in zoo.columns.items() if np.isfinite(values).sum() > 2 and np.nanstd(values) > 0
+    name: values
+    for name, values in zoo.columns.items()
+    if name.lower() not in NUMBERING and np.isfinite(values).sum() > 2 and np.nanstd(values) > 0
   }
   names = sorted(
     known, key=lambda name: (not name.startswith(ID), _is_single(name) and name.endswith((ACCURACY, ROBUSTNESS)))
@@ -199,7 +214,7 @@ def _ranks(zoo: Zoo, x: np.ndarray, y: np.ndarray) -> list[list[int] | None]:
 
 def _trend(trend: Trend) -> dict[str, Any]:
   places = np.linspace(0, trend.line.top, BAND_POINTS)
-  low, high = band(trend, places)
+  low, high = band(trend, places, DRAWS)
   numbers = {name: _one(getattr(trend.line, name)) for name in ("slope", "intercept", "r2")}
   limit = None if trend.limit is None else [_one(trend.limit), *_plain(trend.intervals["limit"])]
   return {

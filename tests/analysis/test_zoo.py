@@ -248,7 +248,9 @@ def test_an_attack_beyond_those_of_the_paper_changes_no_average():
   more = [cell("a", 0.55, attack="l2-mm5", eps="1"), cell("a", 0.5, condition="fog-3-t32", attack="l2-mm5", eps="1")]
   one, other = cells_zoo(usual), cells_zoo([*usual, *more], attack="linf-mm5@8/255")
   for name in ("OOD_t robustness", "OOD robustness"):
-    assert other.column(name).tolist() == pytest.approx(one.column(name).tolist()) and np.isfinite(one.column(name)).all()
+    assert (
+      other.column(name).tolist() == pytest.approx(one.column(name).tolist()) and np.isfinite(one.column(name)).all()
+    )
   assert other.column("l2-mm5@1 robustness")[0] == pytest.approx(55) and not other.notes
   # A budget that nobody's paper has: what is averaged says how many it is.
   perceptual = [cell(model, 0.1, attack="stadv-100", eps="0.1") for model in "abc"]

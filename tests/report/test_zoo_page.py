@@ -1,13 +1,18 @@
 """The OOD part of the report: boards, lines and residuals equal the published numbers and what is counted by hand."""
 
 import json
+import time
 
 import numpy as np
 import pytest
 
+from jaxrobust.analysis.trends import column_pairs, fit_trends
+from jaxrobust.analysis.zoo import read_csv
 from jaxrobust.report.report import write_report
+from jaxrobust.report.trend_plots import band
 from jaxrobust.results import Cell, save_result
 from jaxrobust.results.exchange import import_results
+from tests.cli.calling import call
 from tests.realdata import ROOT, needs_data
 from tests.report.synthetic import result
 
@@ -42,6 +47,71 @@ def test_lines_of_ones_own_cells(tmp_path):
   assert "R_c[1 of 75] accuracy" in zoo["columns"] and "OOD_d accuracy" not in zoo["columns"]
   board = (tmp_path / "site" / "trends" / zoo["file"] / "board.csv").read_text()
   assert "above the line" in board and len(board.splitlines()) == 11
+
+
+def table(path, n=12):
+  """A table of models about y = 0.7 x - 6, which meets 0 on the page."""
+  x = np.linspace(20, 60, n)
+  y = 0.7 * x - 6 + np.sin(5 * x)
+  names = [f"lpips-network-of-a-long-name.912787-{name}@0.5 robustness" for name in ("lpa-200", "ppgd-40")]
+  lines = [f"m{at},{a},{b},{b},{b - 1}" for at, (a, b) in enumerate(zip(x, y, strict=True))]
+  path.write_text("\n".join(["model,ID robustness,OOD_d robustness," + ",".join(names), *lines]))
+  return path
+
+
+def test_a_table_alone_is_a_page(tmp_path):
+  file = table(tmp_path / "zoo.csv")
+  code, out, err = call("report", file, f"--out={tmp_path / 'site'}", "--plots=no")
+  assert code == 0 and "1 zoos with OOD trends" in out, err
+  document = index(tmp_path / "site")
+  (zoo,) = document["zoos"]
+  assert document["boards"] == [] and zoo["models"] == [None] * 12 and zoo["trends"][0]["y"] == "OOD_d robustness"
+  assert (tmp_path / "site" / "trends" / zoo["file"] / "board.csv").is_file() and zoo["file"].startswith("zoo.csv-")
+  file.write_text("model,x\na,1\nb,2\nc,3\n")
+  code, _, err = call("report", file, f"--out={tmp_path / 'site'}")
+  assert code and "no ID and OOD columns" in err
+  # Beside cells, too.
+  save_result(
+    tmp_path / "r", result(Cell(model="m", data="d", n=9), {name: np.ones(9, bool) for name in ("correct", "robust")})
+  )
+  written = write_report(tmp_path / "r", tmp_path / "both", tables=[table(file)])
+  assert (written.models, written.zoos) == (1, 1)
+
+
+@pytest.mark.parametrize("scale", ["raw", "probit"])
+def test_the_band_is_the_interval_of_the_limit(tmp_path, scale):
+  places = np.array([0.0, 40.0, 100.0])
+  for n in (4, 12):
+    zoo = read_csv(table(tmp_path / "zoo.csv", n))
+    ((trend,), _) = fit_trends(zoo, column_pairs(zoo)[:1], scale)
+    low, high = band(trend, places)
+    if n < 8:
+      assert low.tolist() == high.tolist() == np.clip(trend.line.predict(places), 0, 100).tolist()
+    elif scale == "raw":
+      assert (low[2], high[2]) == pytest.approx(tuple(trend.intervals["limit"]))
+    assert (low <= np.clip(trend.line.predict(places), 0, 100)).all()
+
+
+def test_lines_are_straight_and_long_names_differ(browser, tmp_path):
+  page = write_report(None, tmp_path / "site", tables=[table(tmp_path / "zoo.csv")]).page
+  browser.get("about:blank")
+  browser.get(page.as_uri())
+  end = time.monotonic() + 60
+  while not browser.execute_script("return document.querySelector('path.fit') !== null"):
+    assert time.monotonic() < end, "tables alone lead to no lines"
+    time.sleep(0.05)
+  # From one end of the frame to the other, below 0 too, where it is cut off.
+  drawn = browser.execute_script("return document.querySelector('path.fit').getAttribute('d')")
+  (x0, y0), (x1, y1) = (map(float, part.split()) for part in drawn[1:].split("L"))
+  (zero, top) = browser.execute_script(
+    "const at = document.querySelector('line.same'); return ['y1', 'y2'].map((name) => Number(at.getAttribute(name)))"
+  )
+  (line, *_) = index(tmp_path / "site")["zoos"][0]["trends"]
+  percent = lambda y: 100 * (zero - y) / (zero - top)
+  assert percent(y0) == pytest.approx(line["intercept"], abs=0.05) and percent(y0) < 0 and x0 < x1
+  assert percent(y1) == pytest.approx(line["intercept"] + 100 * line["slope"], abs=0.05)
+  names = [node.text for node in browser.find_elements("css selector", "figure text") if "…" in node.text]
+  assert len(names) == 2 == len(set(names))
 
 
 @pytest.mark.data

@@ -636,7 +636,9 @@ const JR = (() => {
   const shownViews = () => views.filter((one) => one.there(index));
   let turn = 0;
   async function route(arrived) {
-    const mine = ++turn, [path, words] = (location.hash.slice(1) || "/").split("?"), [, place, rest] = path.split("/");
+    const mine = ++turn, [path, words] = (location.hash.slice(1) || "/").split("?"), [, asked, rest] = path.split("/");
+    // Without a board, as of tables alone, what else there is comes first.
+    const place = asked || (index.boards.length ? "" : shownViews()[0]?.place ?? "");
     const query = new URLSearchParams(words || "");
     let nodes;
     try {
