@@ -80,6 +80,8 @@ ESTIMATORS = {"atc": average_threshold, "doc": difference_of_confidences}
 def cells_confidence_estimate(id_cell: Result, ood_cell: Result, method: str = "atc") -> float:
   """Estimates what a cell on shifted data would say, from the confidences of two cells of one model.
 
+  An image whose logits are not numbers is never right; its confidence is taken as 0.
+
   Args:
     id_cell: with verdicts.
     ood_cell: under the shift, with the same attack or, like the first, without one; its labels are not looked at.
@@ -95,5 +97,5 @@ def cells_confidence_estimate(id_cell: Result, ood_cell: Result, method: str = "
     raise InputError(f"confidences of one model are needed, got {id_cell.cell} beside {ood_cell.cell}")
   if method not in ESTIMATORS:
     raise InputError(f"an estimate from confidences is atc or doc, not {method!r}")
-  examples = id_cell.examples
-  return ESTIMATORS[method](examples["confidence"], examples["robust"], ood_cell.examples["confidence"])
+  here, there = (np.nan_to_num(cell.examples["confidence"], nan=0.0) for cell in (id_cell, ood_cell))
+  return ESTIMATORS[method](here, id_cell.examples["robust"], there)

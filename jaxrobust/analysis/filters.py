@@ -20,7 +20,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from jaxrobust.analysis.zoo import Zoo
+from jaxrobust.analysis.zoo import Zoo, split_names
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.registry import unknown_name
 
@@ -62,7 +62,7 @@ def apply_filter(zoo: Zoo, text: str) -> Zoo:
   >>> apply_filter(zoo, "acc+rob>=110").models, apply_filter(zoo, "technique=trades|mart, rob>45").models
   (('a', 'c'), ('a',))
   """
-  for term in (part.strip() for part in text.split(",")):
+  for term in split_names(text):
     if not term:
       continue
     left = zoo.take(_holds(zoo, term), term)

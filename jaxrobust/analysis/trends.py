@@ -16,7 +16,7 @@ from jaxrobust.analysis.bootstrap import DRAWS, Interval, line_intervals
 from jaxrobust.analysis.degradation import degradation
 from jaxrobust.analysis.effective import PUBLISHED_LINES, effective_robustness
 from jaxrobust.analysis.lines import Line, fit_line
-from jaxrobust.analysis.zoo import ACCURACY, ID, ROBUSTNESS, Zoo
+from jaxrobust.analysis.zoo import ACCURACY, ID, ROBUSTNESS, Zoo, split_names
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.registry import unknown_name
 
@@ -95,9 +95,9 @@ def column_pairs(zoo: Zoo, x: str = "", y: str = "") -> list[tuple[str, str, str
   if bool(x) != bool(y):
     raise InputError("say both columns of a trend: --x=COLUMN --y=COLUMN")
   if x:
-    for name in (x, *y.split(",")):
+    for name in (x, *split_names(y)):
       zoo.column(name)
-    return [("", _spelled(zoo, x), _spelled(zoo, name)) for name in y.split(",")]
+    return [("", _spelled(zoo, x), _spelled(zoo, name)) for name in split_names(y)]
   kinds = ((ACCURACY, ACCURACY), (ROBUSTNESS, ROBUSTNESS), (ACCURACY, ROBUSTNESS), (ROBUSTNESS, ACCURACY))
   found = [
     (f"{SHORT[one]}-{SHORT[other]}", f"{ID} {one}", shift)
@@ -136,7 +136,7 @@ def fit_trends(
     seed: of the draws.
 
   Returns:
-    Trends, those of the whole zoo first, and the reasons why others could not be fitted.
+    Trends, those of the whole zoo first, and findings: why others could not be fitted, what looks like fractions.
 
   Raises:
     InputError: no line could be fitted at all; the text is the first reason.
@@ -152,10 +152,12 @@ def fit_trends(
       except InputError as error:
         problems.append(f"{group} {name}: {error}" if name else str(error))
         continue
+      if _are_fractions(line, horizontal, vertical):
+        problems.append(f"{x} and columns beside it are nowhere above 1: if these are fractions, say --top=1")
       trends.append(Trend(x, y, kind, line, line_intervals(horizontal, vertical, line, draws, seed), part, name))
   if not trends:
     raise InputError(problems[0])
-  return trends, problems
+  return trends, list(dict.fromkeys(problems))
 
 
 def _check_range(top: float, columns: dict[str, np.ndarray]) -> None:
@@ -163,6 +165,11 @@ def _check_range(top: float, columns: dict[str, np.ndarray]) -> None:
     known = values[np.isfinite(values)]
     if known.size and (known.min() < 0 or known.max() > top):
       raise InputError(f"{name} ranges from {known.min():g} to {known.max():g}, not within 0 and {top:g}; see --top")
+
+
+def _are_fractions(line: Line, *columns: np.ndarray) -> bool:
+  """Tells whether numbers look like fractions on axes of percentages, which no limit and no probit would survive."""
+  return line.top == 100 and all(np.nanmax(values[np.isfinite(values)]) <= 1 for values in columns)
 
 
 def published_trends(zoo: Zoo, name: str) -> dict[str, np.ndarray]:
@@ -175,9 +182,7 @@ def published_trends(zoo: Zoo, name: str) -> dict[str, np.ndarray]:
   Returns:
     Points above the line, by OOD column; the lines are reconstructed, see `effective.PUBLISHED_LINES`.
   """
-  known = sorted({setting for setting, _ in PUBLISHED_LINES})
-  if name not in known:
-    raise unknown_name("published line", name, known)
+  check_published(name)
   found = {}
   for (setting, column), line in PUBLISHED_LINES.items():
     if setting == name and column in zoo.columns:
@@ -185,6 +190,13 @@ def published_trends(zoo: Zoo, name: str) -> dict[str, np.ndarray]:
   if not found:
     raise InputError("the published lines are about OOD_d and OOD_t columns, which this table does not have")
   return found
+
+
+def check_published(name: str) -> None:
+  """Refuses what is no zoo of OODRobustBench's."""
+  known = sorted({setting for setting, _ in PUBLISHED_LINES})
+  if name not in known:
+    raise unknown_name("published line", name, known)
 
 
 def drops(zoo: Zoo, pairs: Sequence[tuple[str, str, str]]) -> dict[str, np.ndarray]:

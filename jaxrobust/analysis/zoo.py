@@ -17,6 +17,7 @@ import hashlib
 import io
 import numbers
 import os
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -117,8 +118,8 @@ class Zoo:
 def make_zoo(table: Mapping[str, Sequence[Any]], source: str = "", date: str = "") -> Zoo:
   """Makes a zoo of columns of anything: numbers, percentages as text ("69.50%"), other text, and gaps.
 
-  A column is one of numbers where every entry is a number or a gap. Models of one name are told apart by their
-  architecture, where the table has it, and then by a count.
+  A column is one of numbers where every entry is a number or a gap; where most are, a note says why it is none.
+  Models of one name are told apart by their architecture, where the table has it, and then by a count.
 
   Args:
     table: columns by name, all of the same length.
@@ -129,7 +130,7 @@ def make_zoo(table: Mapping[str, Sequence[Any]], source: str = "", date: str = "
     The zoo.
 
   Raises:
-    InputError: there are no rows, or columns of different lengths.
+    InputError: there are no rows, columns of different lengths, or two of one name.
 
   >>> zoo = make_zoo({"Method": ["AT", "AT"], "Arch.": ["R18", "R50"], "ID robust acc.": ["50.10%", "-"]})
   >>> zoo.models, zoo.columns["ID robustness"].tolist(), zoo.labels["arch"]
@@ -140,14 +141,24 @@ def make_zoo(table: Mapping[str, Sequence[Any]], source: str = "", date: str = "
     raise InputError(f"a table of models needs rows, and columns of one length; got lengths {sorted(sizes)}")
   columns: dict[str, np.ndarray] = {}
   labels: dict[str, tuple[str, ...]] = {}
+  notes: list[str] = []
+  called: dict[str, str] = {}
   for header, values in table.items():
     found = [_number(value) for value in values]
     known = [value for value in found if value is not None]
     if len(known) == len(found) and np.isfinite(known).any():
-      columns[HEADERS.get(header.strip(), header.strip())] = np.array(known, np.float64)
+      name = HEADERS.get(header.strip(), header.strip())
+      columns[name] = np.array(known, np.float64)
     else:
-      labels[header.strip().rstrip(".").lower()] = tuple("" if _gap(value) else str(value).strip() for value in values)
-  return Zoo(_unique(labels, sizes.pop()), columns, labels, source, date)
+      name = header.strip().rstrip(".").lower()
+      labels[name] = tuple("" if _gap(value) else str(value).strip() for value in values)
+      if np.isfinite(known).sum() > len(found) / 2:
+        row = found.index(None)
+        notes.append(f"{header.strip()} is read as text: {values[row]!r} of row {row + 1} is no number")
+    # Columns are found whatever the case of their names.
+    if (other := called.setdefault(name.casefold(), header)) != header:
+      raise InputError(f"columns {other!r} and {header!r} are both read as {name!r}: keep one of them")
+  return Zoo(_unique(labels, sizes.pop()), columns, labels, source, date, notes=tuple(notes))
 
 
 def read_csv(path: str | os.PathLike, date: str = "") -> Zoo:
@@ -192,6 +203,15 @@ def read_frame(frame: Any, source: str = "a data frame", date: str = "") -> Zoo:
   [10.0, 20.0]
   """
   return make_zoo({str(name): frame[name].tolist() for name in frame.columns}, source, date)
+
+
+def split_names(text: str) -> list[str]:
+  """Splits names at commas, but not inside of brackets, where the name of a mean may have one.
+
+  >>> split_names("R_c[net.0a1b2c, 8 of 75] robustness, params")
+  ['R_c[net.0a1b2c, 8 of 75] robustness', 'params']
+  """
+  return [name.strip() for name in re.split(r",(?![^\[\]]*\])", text)]
 
 
 def _gap(value: Any) -> bool:

@@ -15,8 +15,8 @@ from rich.table import Table
 from jaxrobust.analysis.correlations import NUMBERING, Correlations, correlation_matrix
 from jaxrobust.analysis.filters import apply_filter
 from jaxrobust.analysis.matching import read_beside
-from jaxrobust.analysis.trends import Trend, column_pairs, drops, fit_trends
-from jaxrobust.analysis.zoo import Zoo, read_csv
+from jaxrobust.analysis.trends import Trend, check_published, column_pairs, drops, fit_trends
+from jaxrobust.analysis.zoo import Zoo, read_csv, split_names
 from jaxrobust.analysis.zoo_estimates import ShiftEstimate, estimate_zoo
 from jaxrobust.cli.configuration import parse, split_words
 from jaxrobust.core.errors import InputError
@@ -57,6 +57,9 @@ USAGE = """[FILE.csv]: lines from ID performance to performance under shifts, wi
 WITHOUT_LABELS, GAP = "without-labels", "gap"
 SHEETS = ("trends", "effective", "degradation", "catastrophic", "ranks", "held-out", "correlations", "zoo")
 SHOWS = (*SHEETS, WITHOUT_LABELS, GAP)
+# What needs lines, and what needs ID and OOD columns; the rest takes any table.
+OF_LINES = ("trends", "effective", "held-out")
+OF_PAIRS = (*OF_LINES, "degradation", "catastrophic", "ranks")
 
 
 def run(argv: list[str]) -> int:
@@ -64,13 +67,18 @@ def run(argv: list[str]) -> int:
   config = parse("trends", options, DEFAULTS, USAGE)
   _check(words, config)
   zoo = apply_filter(_read(words, config), config.filter)
-  if config.show in (WITHOUT_LABELS, GAP) or (config.show == "correlations" and not config.out):
-    _print(_sheet(config.show, zoo, [], [], config), config.json)
-    return 0
-  pairs = column_pairs(zoo, config.x, config.y)
-  trends, problems = fit_trends(zoo, pairs, config.scale, config.top, config.group, config.draws, config.seed)
-  for problem in (*zoo.notes, *problems):
-    say(f"finding: {problem}", error=True)
+  for note in zoo.notes:
+    say(f"finding: {note}", error=True)
+  pairs: list[tuple[str, str, str]] = []
+  trends: list[Trend] = []
+  if config.show in OF_PAIRS or config.out:
+    pairs = column_pairs(zoo, config.x, config.y)
+  if config.show in OF_LINES or config.out:
+    # Of held-out groups the lines are those through all others.
+    group = config.group if config.show == "trends" or config.out else ""
+    trends, problems = fit_trends(zoo, pairs, config.scale, config.top, group, config.draws, config.seed)
+    for problem in problems:
+      say(f"finding: {problem}", error=True)
   sheet = _sheet(config.show, zoo, trends, pairs, config)
   if config.out:  # First: whoever reads the table may stop reading.
     _write(zoo, trends, pairs, config)
@@ -94,6 +102,8 @@ def _check(words: list[str], config: ConfigDict) -> None:
     raise InputError("without-labels needs predictions, which cells hold and tables do not: say --root=RESULTS")
   if (config.show == GAP) != bool(config.beside):
     raise InputError("a gap is between two tables: say --show=gap --beside=FILE.csv, or a folder of model_info")
+  if config.line:
+    check_published(config.line)
   if config.draws < 1:
     raise InputError(f"draws must be at least 1, got {config.draws}")
   if not config.top > 0:
@@ -110,7 +120,7 @@ def _read(words: list[str], config: ConfigDict) -> Zoo:
 
 
 def _correlate(zoo: Zoo, config: ConfigDict) -> Correlations:
-  wanted = [name for name in (config.x, *config.y.split(",")) if name]
+  wanted = [name for name in (config.x, *split_names(config.y)) if name]
   known = [name for name in zoo.columns if name.lower() not in NUMBERING]
   columns = {name: zoo.column(name) for name in wanted or known}
   return correlation_matrix(columns, config.correlate, config.draws, config.seed)

@@ -155,3 +155,9 @@ def test_a_group_off_the_line_of_the_others_shows():
   assert found["new"].mean_error == pytest.approx(12, abs=1) and found["new"].line == fit_line(x[:30], y[:30])
   alone = leave_one_group_out(x, y, ["one"] * 40)
   assert alone[0].line is None and np.isnan(alone[0].mean_error)
+
+
+def test_a_group_whose_others_are_alike_on_the_scale_has_no_line():
+  found = leave_one_group_out([100, 99.999, 99.998, 50, 60], [99.999, 100, 99.998, 40, 50], list("aaabb"), "probit")
+  assert [(entry.group, entry.n, entry.line is None) for entry in found] == [("a", 3, True), ("b", 2, True)]
+  assert np.isnan(found[1].mean_error)

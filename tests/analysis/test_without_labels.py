@@ -120,6 +120,15 @@ def test_estimates_from_cells(attack):
     cells_confidence_estimate(first[0], second[0], "cot")
 
 
+def test_an_image_without_a_confidence_is_never_sure():
+  labels = np.zeros(4, int)
+  one = cell("m", np.array([0, 0, 1, 1]), labels, confidence=np.array([0.9, 0.8, 0.3, np.nan], np.float32))
+  other = cell("m", labels, labels, confidence=np.array([0.9, np.nan, np.nan, 0.7], np.float32))
+  # Two of four are wrong, so that the threshold is 0.8.
+  assert cells_confidence_estimate(one, other, "atc") == 0.25
+  assert cells_confidence_estimate(one, other, "doc") == pytest.approx(0.5 - (2.0 - 1.6) / 4)
+
+
 def zoo_cells(attack="none", conditions=(("fog-1-t32", 0.2), ("fog-2-t32", 0.4)), models=6):
   """Cells of a zoo under severities of fog."""
   rng = np.random.default_rng(0)

@@ -74,6 +74,34 @@ def test_models_of_one_name_are_told_apart_and_gaps_are_gaps():
     make_zoo({})
 
 
+@pytest.mark.parametrize(
+  ("one", "other"), [("fog accuracy", "Fog accuracy"), ("ID clean acc.", "ID accuracy"), ("x", " x")]
+)
+def test_columns_that_would_be_one_are_refused(one, other):
+  with pytest.raises(InputError, match="are both read as") as caught:
+    make_zoo({"model": ["a", "b"], one: [1, 2], other: [3, 4]})
+  assert repr(one) in str(caught.value) and repr(other) in str(caught.value)
+
+
+def test_a_column_that_one_entry_makes_text_is_named():
+  zoo = make_zoo({"model": ["a", "b", "c"], "ID robust acc.": ["50", "60*", "70"], "venue": ["2024", "ICML", "CVPR"]})
+  assert zoo.notes == ("ID robust acc. is read as text: '60*' of row 2 is no number",) and not zoo.columns
+
+
+def test_names_with_commas_in_brackets_are_columns():
+  name = "R_c[net.0a1b2c, 8 of 75] robustness"
+  zoo = make_zoo({"model": list("abcd"), "ID robustness": [4, 5, 6, 7], name: [1, 2, 3, 5]})
+  assert column_pairs(zoo, "ID robustness", f"{name},ID robustness")[0][2] == name
+  assert apply_filter(zoo, f"{name}>1, rob<7").models == ("b", "c")
+
+
+def test_fractions_on_axes_of_percentages_are_pointed_out():
+  zoo = make_zoo({"model": list("abcd"), "ID accuracy": [0.4, 0.5, 0.6, 0.7], "fog accuracy": [0.1, 0.2, 0.3, 0.5]})
+  (_, found) = fit_trends(zoo, column_pairs(zoo), draws=10)
+  assert found == ["ID accuracy and columns beside it are nowhere above 1: if these are fractions, say --top=1"]
+  assert fit_trends(zoo, column_pairs(zoo), top=1.0, draws=10)[1] == []
+
+
 def test_a_data_frame_is_the_same_zoo(board):
   pandas = pytest.importorskip("pandas")
   one, other = read_csv(board), read_frame(pandas.read_csv(board))

@@ -182,3 +182,26 @@ def test_what_cannot_be_done_is_said_in_one_line(code, reason, words, board, tmp
   (tmp_path / "two.csv").write_text(head + "a,50,1\nb,60,2\nc,55,-\n")
   names = {"board": board, "tmp": tmp_path, "constant": tmp_path / "constant.csv", "two": tmp_path / "two.csv"}
   refused(code, reason.format(**names), "trends", *(word.format(**names) for word in words))
+
+
+def test_tables_that_need_no_line_are_shown_of_two_models_too(tmp_path):
+  path = tmp_path / "two.csv"
+  path.write_text("model,technique,ID accuracy,fog accuracy\na,x,50,40\nb,y,60,55\n")
+  for show in ("zoo", "ranks", "degradation", "catastrophic", "correlations"):
+    code, out, err = call("trends", path, f"--show={show}")
+    assert code == 0 and not err and "two.csv" in out
+  refused(2, "at least 3 models", "trends", path)
+
+
+def test_held_out_says_nothing_of_lines_it_does_not_need(tmp_path):
+  path = tmp_path / "groups.csv"
+  rows = "".join(f"m{at},t{at // 2},{40 + at},{30 + at + at % 2}\n" for at in range(8))
+  path.write_text(f"model,technique,ID accuracy,fog accuracy\n{rows}")
+  code, out, err = call("trends", path, "--show=held-out", "--group=technique")
+  assert code == 0 and not err and "t3" in out
+  code, _, err = call("trends", path, "--group=technique")
+  assert code == 0 and "technique t0: a trend of fog accuracy" in err
+
+
+def test_a_published_line_that_is_none_is_refused_wherever(board):
+  refused(2, "cifar10-linf", "trends", board, "--line=cifar100")
