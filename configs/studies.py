@@ -12,7 +12,8 @@ jaxrobust study run configs/studies.py:digits-techniques --out=runs/digits
   oodrb-l2-released     epochs, rates 0.1 and 0.01 at batch 512, l2 at batch 1024 (TRADES 512) and two rates
   digits-techniques     every technique on the embedded digits, three seeds, minutes of a laptop
   cifar10-zoo           8 networks that ship with the package and 18 small ones trained here, judged by oodrb under
-                        generated corruptions: a zoo for `jaxrobust trends`; an hour of one core with --n=200
+                        generated corruptions: a zoo for `jaxrobust trends`; with --n=200 an hour of one core
+                        without the ResNets, of which an undefended one takes minutes and a robust one longer
   cifar10-zoo-published the same and 12 published networks, converted into {models}/published before
 
 A run names its base as FILE.py:ARG beside this file; `add` and `drop` change its techniques, `options` theirs, `change`
@@ -280,7 +281,7 @@ _PUBLISHED = (
 
 
 def cifar10_zoo(published=()):
-  """Networks that differ much in accuracy and robustness and are judged in a minute or two each."""
+  """Networks that differ much in accuracy and robustness; small ones are judged in minutes each."""
   runs = []
 
   def add(name, techniques, **change):

@@ -32,8 +32,9 @@ def run(argv: list[str]) -> int:
 
   plots = config.plots == "yes" or (config.plots == "auto" and there)
   tables = [word for word in words if word.lower().endswith(".csv")]
-  root, *also = [word for word in words if word not in tables] or [None]
-  written = write_report(root, config.out, also=also, tables=tables, plots=plots, url=_address(config.url))
+  folders = [word for word in words if word not in tables]
+  root = folders[0] if folders else None
+  written = write_report(root, config.out, also=folders[1:], tables=tables, plots=plots, url=_address(config.url))
   for problem in written.problems:
     say(f"finding: {problem}")
   if config.plots == "auto" and not there:
