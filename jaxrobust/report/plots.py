@@ -96,6 +96,19 @@ def label(text: str, most: int = 34) -> str:
   return line.replace("$", r"\$")
 
 
+def labels(texts: Sequence[str], most: int = 34) -> list[str]:
+  """Returns labels of an axis: as short as `label` makes them, and longer where different texts would read the same.
+
+  >>> labels(["network-a-of-long-name accuracy", "network-b-of-long-name accuracy"], 20)
+  ['network-a-… accuracy', 'network-b-… accuracy']
+  >>> len(set(labels(["lpips-of-a-network-lpa-200 robustness", "lpips-of-a-network-ppgd-40 robustness"], 20)))
+  2
+  """
+  while len({label(text, most) for text in texts}) < len(set(texts)) and most < max(map(len, texts)):
+    most += 4
+  return [label(text, most) for text in texts]
+
+
 def _board_name(board: Board) -> str:
   return "-".join(part for part in (board.data, board.threat, board.eps) if part)
 

@@ -14,7 +14,7 @@ from jaxrobust.analysis.degradation import box, catastrophic
 from jaxrobust.analysis.lines import inverse_probit, to_scale
 from jaxrobust.analysis.trends import Trend
 from jaxrobust.analysis.zoo import Zoo
-from jaxrobust.report.plots import COLORS, MOST_ROWS, label, plotting, save_figure
+from jaxrobust.report.plots import COLORS, MOST_ROWS, label, labels, plotting, save_figure
 from jaxrobust.results.cell import safe_name
 
 _POINTS = 60
@@ -137,7 +137,7 @@ def _boxes(plt: Any, zoo: Zoo, drops: Mapping[str, np.ndarray]) -> Any:
     axes.plot([fall.drop for fall in those], [names.index(shift)] * len(those), "o", color=COLORS[1], markersize=4)
     text, place = ", ".join(label(fall.model, 24) for fall in those), (those[-1].drop, names.index(shift))
     axes.annotate(label(text, 80), place, xytext=(4, 7), textcoords="offset points", fontsize=6, ha="right")
-  axes.set_yticks(places, [label(name) for name in names])
+  axes.set_yticks(places, labels(names))
   axes.set_xlabel("ID minus OOD, points")
   axes.set_title(label(f"{len(zoo)} models of {zoo.source or 'a table'}", 90), fontsize=6)
   return figure
@@ -150,8 +150,8 @@ def _heat(plt: Any, found: Correlations) -> Any:
   figure, axes = plt.subplots(figsize=(2.6 + 0.46 * len(names), 2.0 + 0.4 * len(names)))
   axes.imshow(values, vmin=-1, vmax=1, cmap="RdBu", aspect="auto")
   axes.grid(visible=False)
-  axes.set_xticks(range(len(names)), [label(name, 22) for name in names], rotation=60, ha="right", fontsize=7)
-  axes.set_yticks(range(len(names)), [label(name, 26) for name in names], fontsize=7)
+  axes.set_xticks(range(len(names)), labels(names, 22), rotation=60, ha="right", fontsize=7)
+  axes.set_yticks(range(len(names)), labels(names, 26), fontsize=7)
   for row, column in np.argwhere(np.isfinite(values)):
     value = values[row, column]
     # Also where there is no interval.

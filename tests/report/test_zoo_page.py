@@ -6,10 +6,12 @@ import time
 import numpy as np
 import pytest
 
+from jaxrobust.analysis.correlations import correlation_matrix
 from jaxrobust.analysis.trends import column_pairs, fit_trends
 from jaxrobust.analysis.zoo import read_csv
+from jaxrobust.report.plots import plotting
 from jaxrobust.report.report import write_report
-from jaxrobust.report.trend_plots import band
+from jaxrobust.report.trend_plots import _boxes, _heat, band
 from jaxrobust.results import Cell, save_result
 from jaxrobust.results.exchange import import_results
 from tests.cli.calling import call
@@ -90,6 +92,18 @@ def test_the_band_is_the_interval_of_the_limit(tmp_path, scale):
     elif scale == "raw":
       assert (low[2], high[2]) == pytest.approx(tuple(trend.intervals["limit"]))
     assert (low <= np.clip(trend.line.predict(places), 0, 100)).all()
+
+
+def test_plots_tell_long_names_apart(tmp_path):
+  zoo = read_csv(table(tmp_path / "zoo.csv"))
+  names = [name for name in zoo.columns if name.startswith("lpips")]
+  values = {name: zoo.column(name) for name in zoo.columns}
+  with plotting() as plt:
+    boxes, heat = _boxes(plt, zoo, values), _heat(plt, correlation_matrix(values, draws=10))
+    for axis in (boxes.axes[0].yaxis, heat.axes[0].yaxis, heat.axes[0].xaxis):
+      texts = [text.get_text() for text in axis.get_ticklabels()]
+      assert len(texts) == len(set(texts)) == len(values) and len(names) == 2
+    plt.close("all")
 
 
 def test_lines_are_straight_and_long_names_differ(browser, tmp_path):
