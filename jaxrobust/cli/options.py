@@ -114,7 +114,7 @@ OWN = {
     "out": "folder for models, results and the data set; what is finished in it is not computed again",
     "save_seconds": "how often a running evaluation saves its verdicts so far",
     "table": "the folder inside a data set, such as cifar10; with compare two as cifar10=cifar100",
-    "objective": "columns to search for, separated by commas, as fgsm@1; -NAME for small values; several: Pareto",
+    "objective": "columns to search for, joined by commas (fgsm@1); -NAME for small values; several: Pareto",
     "method": "random, local, evolution, bananas, separated by commas; all for all",
     "runs": "repetitions of a search",
     "queries": "cells that each run of a search looks up",
