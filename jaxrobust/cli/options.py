@@ -102,7 +102,7 @@ OWN = {
     "json": "true for the rows of `table` as JSON",
   },
   "nas": {
-    "cells": "ids and ranges as 13714,0-9; random-200; all for the 6,466 that are not isomorphic to another",
+    "cells": "ids and ranges as 13714,0-9; random-200; all for the 6,466 not isomorphic to another",
     "data": "what cells are evaluated on",
     "models": "a folder of trained classifiers nb201-ID, in place of training; empty to train",
     "train": "the recipe that cells are trained by, as --train.epochs=12; the benchmark's by default",
@@ -120,7 +120,7 @@ OWN = {
     "queries": "cells that each run of a search looks up",
     "columns": "columns to compare, separated by commas; two names as pgd-10@1=pgd@1",
     "measures": "jacobian, hessian-input, hessian-weights, separated by commas; empty for all",
-    "width": "channels of the first stage of cells measured at initialization; trained ones have their own",
+    "width": "first channels of cells measured at initialization; trained ones have their own",
     "depth": "cells per stage, likewise",
     "projections": "random projections for the Jacobian's norm; 0 for the exact norm",
     "measured": "the file that `measure` wrote, to draw measures against robustness; empty for none",
