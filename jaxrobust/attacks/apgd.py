@@ -68,7 +68,7 @@ class APGDState(NamedTuple):
 
 @functools.cache
 def checkpoints(num_steps: int) -> np.ndarray:
-  """For each number of moves made, 0 or, at a checkpoint, the moves since the one before.
+  """Returns, for each number of moves made, 0 or, at a checkpoint, the moves since the one before.
 
   >>> np.flatnonzero(checkpoints(100)).tolist(), np.flatnonzero(checkpoints(20)).tolist()[:5]
   ([22, 41, 57, 70, 80, 87, 93, 99], [4, 7, 9, 10, 11])
@@ -176,7 +176,7 @@ def apgd(
   name: str = "apgd",
   large_eps: bool = True,
 ) -> APGD | APGDL1:
-  """Auto-PGD for any norm; `rho` is of use for linf and l2 only, `large_eps` for l1 only."""
+  """Makes Auto-PGD for any norm; `rho` is of use for linf and l2 only, `large_eps` for l1 only."""
   if norm == "l1":
     return APGDL1(num_steps=num_steps, loss=loss, name=name, large_eps=large_eps)
   return APGD(norm, num_steps, loss, rho, name)

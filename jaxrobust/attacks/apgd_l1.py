@@ -77,7 +77,7 @@ class Timetable(NamedTuple):
 
 @functools.cache
 def timetable(num_steps: int, large_eps: bool) -> Timetable:
-  """The phases and checks of a run.
+  """Returns the phases and checks of a run.
 
   >>> table = timetable(100, True)
   >>> table.radius[[0, 29, 30, 59, 60, 100]].tolist(), np.flatnonzero(table.leave).tolist()
@@ -93,7 +93,7 @@ def timetable(num_steps: int, large_eps: bool) -> Timetable:
 
 
 def largest(grad: Array, count: Array) -> Array:
-  """`grad` with only its `count` entries of largest magnitude, and those equal to the smallest kept.
+  """Returns `grad` with only its `count` entries of largest magnitude, and those equal to the smallest kept.
 
   Non-negative floats are ordered as their bits are, so the threshold is found bit by bit: exact for any scale,
   and 31 sweeps cost less than a sort.
@@ -116,7 +116,7 @@ def _changed(image: Array, original: Array) -> Array:
 
 
 def _two_thirds(changed: Array) -> Array:
-  """Rounded up, and at least one."""
+  """Rounds two thirds up, to at least one."""
   return jnp.maximum((2 * changed + 2) // 3, 1)
 
 
@@ -146,7 +146,7 @@ class APGDL1:
 
   @property
   def may_leave_ball(self) -> bool:
-    """Whether it evaluates points outside the ball on purpose."""
+    """Tells whether it evaluates points outside the ball on purpose."""
     return self.large_eps
 
   def init(self, problem: Problem) -> APGDL1State:
@@ -193,7 +193,7 @@ class APGDL1:
     return checked, due & sparser
 
   def _move(self, problem: Problem, state: APGDL1State, image: Array, grad: Array) -> APGDL1State:
-    """A sparse step inside the ball or, at the end of a phase, the best point into the next ball."""
+    """Returns a sparse step inside the ball or, at the end of a phase, the best point into the next ball."""
     table = timetable(self.num_steps, self.large_eps)
     radius = problem.eps * jnp.asarray(table.radius)[jnp.array([state.step, state.step + 1])]
     leave = jnp.asarray(table.leave)[state.step]

@@ -66,7 +66,7 @@ class Rounds:
 
   @property
   def total(self) -> int:
-    """The most steps in all."""
+    """Returns the most steps in all."""
     return self.count * self.steps
 
 
@@ -79,13 +79,13 @@ class Progress(NamedTuple):
 
 
 def no_progress() -> Progress:
-  """Before the first step of a round."""
+  """Returns the record before the first step of a round."""
   infinity = jnp.full((), jnp.inf, jnp.float32)
   return Progress(jnp.zeros((), jnp.int32), infinity, infinity)
 
 
 def watch(progress: Progress, loss: Array, steps: int) -> tuple[Progress, Array]:
-  """The record after a step that saw `loss`, and whether a tenth of `steps` has passed without progress."""
+  """Returns the record after a step that saw `loss`, and whether a tenth of `steps` has passed without progress."""
   lowest = jnp.minimum(progress.loss, jnp.where(jnp.isnan(loss), jnp.inf, loss))
   check = progress.step % -(-steps // CHECKS) == 0
   stalled = check & ~(lowest <= PROGRESS * progress.checked)
@@ -114,14 +114,14 @@ class ConstSearch(NamedTuple):
 
 
 def start(initial_const: float) -> ConstSearch:
-  """Before the first round."""
+  """Returns the record before the first round."""
   const, infinity = jnp.full((), initial_const, jnp.float32), jnp.full((), jnp.inf, jnp.float32)
   zero = jnp.zeros((), jnp.int32)
   return ConstSearch(const, jnp.zeros(()), infinity, zero, zero, jnp.zeros((), bool), no_progress())
 
 
 def follow(search: ConstSearch, success: Array, loss: Array, rounds: Rounds) -> tuple[ConstSearch, Array]:
-  """The record after a step that saw `success` and `loss`, and whether its round is over."""
+  """Returns the record after a step that saw `success` and `loss`, and whether its round is over."""
   found, total = search.found | success, search.total + 1
   progress, stalled = watch(search.progress, loss, rounds.steps)
   over = total >= (search.round + 1) * rounds.steps
@@ -142,7 +142,7 @@ def _next_round(search: ConstSearch, rounds: Rounds) -> ConstSearch:
 
 
 def finished(search: ConstSearch, rounds: Rounds) -> Array:
-  """Whether all rounds are over; without any success there is always another."""
+  """Tells whether all rounds are over; without any success there is always another."""
   return (search.round >= rounds.count) & jnp.isfinite(search.upper)
 
 
@@ -152,12 +152,12 @@ def select(condition: Array, yes: Tree, no: Tree) -> Tree:
 
 
 def tamed(grad: Array) -> Array:
-  """`grad` with entries that Adam can square."""
+  """Returns `grad` with entries that Adam can square."""
   return jnp.clip(grad, -_LARGEST_GRADIENT, _LARGEST_GRADIENT)
 
 
 def hinge(problem: Problem, confidence: float, logits: Array) -> Array:
-  """max(confidence - margin, 0): zero on a success with that margin to spare; f6 of the C&W paper."""
+  """Returns max(confidence - margin, 0): zero on a success with that margin to spare; f6 of the C&W paper."""
   return confidence - losses.carlini_wagner(logits, problem.label, problem.target, confidence)
 
 

@@ -49,17 +49,17 @@ _ADAM = optax.scale_by_adam(eps=1e-12)
 
 
 def to_tanh_space(image: Array) -> Array:
-  """w with (tanh w + 1)/2 = image."""
+  """Returns w with (tanh w + 1)/2 = image."""
   return jnp.arctanh(_SHRINK * (2.0 * image - 1.0))
 
 
 def from_tanh_space(w: Array) -> Array:
-  """The image in [0, 1] that w stands for."""
+  """Returns the image in [0, 1] that w stands for."""
   return 0.5 * jnp.tanh(w) + 0.5
 
 
 def _evaluate(model: LogitsFn, problem: Problem, confidence: float, image: Array) -> tuple[LossAndGrad, Array]:
-  """The hinge at `image`, and whether it is a success with enough confidence."""
+  """Returns the hinge at `image`, and whether it is a success with enough confidence."""
   point = loss_and_grad(model, lambda logits: const_search.hinge(problem, confidence, logits), image)
   logits = const_search.handicap(problem, confidence, point.probe.logits)
   success = losses.margin(logits, problem.label, problem.target) > 0.0
@@ -205,7 +205,7 @@ class CWLinf:
     return state, point.probe._replace(done=done)
 
   def _aim(self, state: CWLinfState, stalled: Array) -> CWLinfState:
-    """The next c and tau: closer after a success, a larger c where tau was not reached, else farther."""
+    """Returns the next c and tau: closer after a success, a larger c where tau was not reached, else farther."""
     solved = state.best <= state.tau
     stalled &= ~solved
     state = state._replace(failed=jnp.where(state.best <= state.failed, 0.0, state.failed))  # It was no limit.

@@ -27,7 +27,7 @@ from jaxrobust.core.types import Array, Cost, LogitsFn, Probe, Problem
 
 
 def cosine(first: float, final: float, step: Array, num_steps: int) -> Array:
-  """A value that falls from `first` to `final` along half a cosine.
+  """Returns a value that falls from `first` to `final` along half a cosine.
 
   >>> [round(float(cosine(1.0, 0.0, k, 4)), 3) for k in range(4)]
   [1.0, 0.854, 0.5, 0.146]
@@ -36,17 +36,17 @@ def cosine(first: float, final: float, step: Array, num_steps: int) -> Array:
 
 
 def random_direction(problem: Problem) -> Array:
-  """A random l2 unit vector, for where there is no gradient."""
+  """Returns a random l2 unit vector, for where there is no gradient."""
   return norms.random_direction("l2", problem.key, problem.image.shape)
 
 
 def direction(grad: Array, noise: Array) -> Array:
-  """The l2 unit vector along `grad`, or `noise` where the gradient is exactly zero."""
+  """Returns the l2 unit vector along `grad`, or `noise` where the gradient is exactly zero."""
   return jnp.where(jnp.any(grad != 0.0), norms.normalize("l2", grad), noise)
 
 
 def farthest(norm: str, image: Array) -> Array:
-  """The distance of the farthest point of the box."""
+  """Returns the distance of the farthest point of the box."""
   return norms.distance(norm, jnp.maximum(image, 1.0 - image))
 
 

@@ -79,7 +79,7 @@ class DeepFool:
 
   @property
   def cost(self) -> Cost:
-    """An upper bound where the classifier has fewer classes than `candidates`."""
+    """Returns an upper bound where the classifier has fewer classes than `candidates`."""
     return Cost(forward=1, backward=self.candidates - 1)
 
   def init(self, problem: Problem) -> DeepFoolState:

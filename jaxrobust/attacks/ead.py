@@ -41,7 +41,7 @@ class EADState(NamedTuple):
 
 
 def shrink(z: Array, threshold: float) -> Array:
-  """Soft thresholding: every entry moves toward zero by `threshold` and stops there.
+  """Thresholds softly: every entry moves toward zero by `threshold` and stops there.
 
   >>> shrink(jnp.array([0.5, -0.25, 0.1]), 0.25).tolist()
   [0.25, -0.0, 0.0]

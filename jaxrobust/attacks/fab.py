@@ -85,7 +85,7 @@ class FAB:
 
   @property
   def cost(self) -> Cost:
-    """An upper bound where the classifier has fewer wrong classes than `target_classes`."""
+    """Returns an upper bound where the classifier has fewer wrong classes than `target_classes`."""
     return Cost(forward=1, backward=self.target_classes)
 
   def init(self, problem: Problem) -> FABState:

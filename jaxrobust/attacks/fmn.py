@@ -97,7 +97,7 @@ class FMN:
     return FMNState(image, radius, best, state.step + 1, state.noise), point.probe
 
   def _radius(self, problem: Problem, state: FMNState, size: Array, margin: Array, grad: Array) -> Array:
-    """The radius of the next ball; never more than the box allows."""
+    """Returns the radius of the next ball; never more than the box allows."""
     gamma = cosine(self.gamma, self.final_gamma, state.step, self.num_steps)
     slope = norms.distance(_DUAL[self.norm], grad)
     boundary = size + jnp.where(slope > 0.0, jnp.abs(margin) / slope, jnp.inf)

@@ -50,7 +50,7 @@ class Boundaries(NamedTuple):
 
 
 def boundaries(model: LogitsFn, image: Array, choose: Callable[[Array], Pairs]) -> Boundaries:
-  """The boundaries of the pairs (a, b) that `choose(logits)` names: one forward, one backward pass per pair.
+  """Returns the boundaries of the pairs (a, b) that `choose(logits)` names: one forward, one backward pass per pair.
 
   Example:
     >>> seen = boundaries(lambda x: x.ravel(), jnp.ones((1, 2, 1)), lambda z: (jnp.array([1]), jnp.array([0])))
@@ -70,7 +70,7 @@ def boundaries(model: LogitsFn, image: Array, choose: Callable[[Array], Pairs]) 
 
 
 def likely_wrong(logits: Array, label: Array, count: int) -> Array:
-  """The `count` most likely classes but for the label, fewer if there are not as many."""
+  """Returns the `count` most likely classes but for the label, fewer if there are not as many."""
   others = jnp.where(jnp.arange(logits.shape[-1]) == label, -jnp.inf, logits)
   return jax.lax.top_k(others, min(count, logits.shape[-1] - 1))[1]
 
@@ -84,7 +84,7 @@ def against(problem: Problem, logits: Array, wrong: Array) -> Pairs:
 
 
 def nearest(norm: str, gap: Array, normal: Array) -> tuple[Array, Array]:
-  """Gap and normal of the closest of several hyperplanes; a flat one is infinitely far.
+  """Returns gap and normal of the closest of several hyperplanes; a flat one is infinitely far.
 
   Example:
     >>> w = jnp.array([[3.0, 4.0], [0.0, 6.0]])
@@ -97,13 +97,13 @@ def nearest(norm: str, gap: Array, normal: Array) -> tuple[Array, Array]:
 
 
 def span(norm: str, gap: Array, normal: Array) -> Array:
-  """How far a hyperplane is, box aside: |gap| over the dual norm of its normal."""
+  """Returns how far a hyperplane is, box aside: |gap| over the dual norm of its normal."""
   size = norms.distance(DUAL[norm], normal)
   return jnp.where(size > 0, jnp.abs(gap) / jnp.where(size > 0, size, 1.0), jnp.inf)
 
 
 def toward(norm: str, point: Array, normal: Array, gap: Array) -> Array:
-  """The shortest move δ with normal·δ = -gap that keeps a point in the box, or as much of it as the box allows.
+  """Returns the shortest move δ with normal·δ = -gap that keeps a point in the box, or as much of it as the box allows.
 
   All vectors are flat.
 
@@ -130,7 +130,7 @@ def toward(norm: str, point: Array, normal: Array, gap: Array) -> Array:
 
 
 def _water_level(rate: Array, cap: Array, need: Array) -> Array:
-  """t with Σ min(t·rate, cap) = need, by Newton's method from below."""
+  """Finds t with Σ min(t·rate, cap) = need, by Newton's method from below."""
 
   def unfinished(carry: tuple[Array, Array, Array]) -> Array:
     sweep, _, rising = carry
@@ -149,7 +149,7 @@ def _water_level(rate: Array, cap: Array, need: Array) -> Array:
 
 
 def _fill(weight: Array, room: Array, need: Array) -> Array:
-  """Room taken up in the order of falling weight until Σ weight·length = need."""
+  """Takes up room in the order of falling weight until Σ weight·length = need."""
   value = weight * room
 
   def halve(_: int, interval: tuple[Array, Array]) -> tuple[Array, Array]:

@@ -62,7 +62,7 @@ def check_loss(name: str, num_classes: int, has_target: bool) -> None:
 
 
 def bind(name: str | Callable[[Array], Array], problem: Problem) -> Callable[[Array], Array]:
-  """The loss as a function of one image's logits alone; such a function passes through."""
+  """Returns the loss as a function of one image's logits alone; such a function passes through."""
   if not isinstance(name, str):
     return name
   spec = LOSSES[name]
@@ -76,7 +76,7 @@ def bind(name: str | Callable[[Array], Array], problem: Problem) -> Callable[[Ar
 
 
 def best_other(logits: Array, index: Array) -> Array:
-  """The largest logit but for `index`."""
+  """Returns the largest logit but for `index`."""
   return largest_value(jnp.where(jnp.arange(logits.shape[-1]) == index, -jnp.inf, logits))
 
 
@@ -96,7 +96,7 @@ def cross_entropy(logits: Array, label: Array, target: Array) -> Array:
 
 
 def _others(logits: Array, index: Array) -> Array:
-  """The log-sum-exp of all logits but for `index`."""
+  """Returns the log-sum-exp of all logits but for `index`."""
   return jax.nn.logsumexp(jnp.where(jnp.arange(logits.shape[-1]) == index, -jnp.inf, logits))
 
 

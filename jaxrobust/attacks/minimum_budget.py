@@ -89,7 +89,7 @@ class MinimumBudget:
     return Item(len(self.stages) - 1, example.target, max(self._first, self._beyond(example)), bracket)
 
   def _beyond(self, example: Example) -> float:
-    """The smallest budget worth trying: what is proved is not attacked."""
+    """Returns the smallest budget worth trying: what is proved is not attacked."""
     return (1 + self.tolerance / 2) * example.certified
 
   def follow(self, example: Example, item: Item, outcome: Outcome) -> Item | None:
@@ -113,7 +113,7 @@ class MinimumBudget:
     return Item(0, example.target, max(eps, self._beyond(example)), bracket._replace(used=bracket.used + 1))
 
   def _grow(self, bracket: Bracket) -> float:
-    """No success yet: a little beyond where the margin should reach zero, farther each time; at most four times."""
+    """Goes beyond where the margin should reach zero, farther each time; at most four times, without a success yet."""
     root = bracket.root()
     if not bracket.low:
       return min(SCOUTED * root, FARTHEST * self._first) if math.isfinite(root) else 2 * self._first
@@ -121,8 +121,8 @@ class MinimumBudget:
     return min(max(aim, (1 + self.tolerance) * bracket.low), 4 * bracket.low)
 
   def _between(self, bracket: Bracket) -> float:
-    """Between the bounds, so that the next outcome closes them: a little below the expected minimum after a success, a
-    little above it after a failure."""
+    """Goes between the bounds, so that the next outcome closes them: a little below the expected minimum after a
+    success, a little above it after a failure."""
     low, high, root = bracket.low, bracket.high, bracket.root()
     half = 0.5 * (high - low)
     edge = min(0.9 * self.tolerance * high, half)
@@ -137,7 +137,7 @@ class MinimumBudget:
 
 
 def _spare(taken: float) -> float:
-  """The part of its budget that a success after this part of the attack's steps is expected above the minimum.
+  """Returns the part of its budget that a success after this part of the attack's steps is expected above the minimum.
 
   An attack that needs all its steps is at its limit; one that needs a few has budget to spare. Measured with BIM on
   two networks (CIFAR-10, one of them robust); for other attacks it is a guess, which costs items and not accuracy.
@@ -146,7 +146,7 @@ def _spare(taken: float) -> float:
 
 
 def _scout(attack: Attack) -> Attack | None:
-  """Two steps that reach the whole budget, where the attack has a number of steps to change."""
+  """Returns two steps that reach the whole budget, where the attack has a number of steps to change."""
   names: list[str] = [item.name for item in fields(attack)] if is_dataclass(attack) else []
   if "num_steps" not in names or attack.num_steps <= 4:
     return None
@@ -189,12 +189,12 @@ class Bracket(NamedTuple):
     return self._replace(near=near[1], near_margin=near[2], far=far[1], far_margin=far[2])
 
   def crossing(self, eps: float, margin: float) -> float:
-    """Where the line from the clean image to a success reaches a margin of zero; half way if it says nothing."""
+    """Finds where the line from the clean image to a success has a margin of zero; half way if it says nothing."""
     gained = margin - self.near_margin
     return -eps * self.near_margin / gained if 0 < gained < math.inf else 0.5 * eps
 
   def root(self) -> float:
-    """Where the line through the two points reaches a margin of zero; NaN where it does not."""
+    """Returns where the line through the two points reaches a margin of zero; NaN where it does not."""
     gained, apart = self.near_margin - self.far_margin, self.near - self.far
     if not gained * apart > 0:
       return math.nan

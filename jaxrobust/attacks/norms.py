@@ -28,7 +28,7 @@ _BISECTIONS = 30
 
 
 def normalize(norm: str, grad: Array) -> Array:
-  """`grad` scaled to norm 1, whatever its size; zero stays exactly zero."""
+  """Returns `grad` scaled to norm 1, whatever its size; zero stays exactly zero."""
   scale = jnp.max(jnp.abs(grad))
   unit = grad / jnp.where(scale > 0, scale, 1.0)
   # The largest entry is 1 by now, and needs no scaling of its own.
@@ -56,7 +56,7 @@ def project(norm: str, image: Array, center: Array, eps: Array) -> Array:
 
 
 def _project_l1_box(image: Array, center: Array, eps: Array) -> Array:
-  """The exact Euclidean projection onto {|u - center|_1 <= eps} ∩ [0, 1]^d.
+  """Returns the exact Euclidean projection onto {|u - center|_1 <= eps} ∩ [0, 1]^d.
 
   The solution is |delta_i| = clip(|w_i| - lam, 0, room_i) with w = image - center and room_i the way to the
   box in w_i's direction; lam >= 0 solves sum |delta_i| = eps. The sum is piecewise linear and falling in
@@ -83,7 +83,7 @@ def _project_l1_box(image: Array, center: Array, eps: Array) -> Array:
 
 
 def _total(values: Array) -> Array:
-  """The sum as a dot product with ones, which XLA:CPU vectorizes, as it does not a plain float sum."""
+  """Returns the sum as a dot product with ones, which XLA:CPU vectorizes, as it does not a plain float sum."""
   return jnp.dot(values.ravel(), jnp.ones(values.size, values.dtype), precision="highest")
 
 
@@ -100,7 +100,7 @@ def _bisect(above: Callable[[Array], Array], low: Array, high: Array) -> tuple[A
 
 
 def steepest(norm: str, grad: Array, length: Array, image: Array) -> Array:
-  """The move of at most `length` that raises grad·move most, without leaving the box from `image`.
+  """Returns the move of at most `length` that raises grad·move most, without leaving the box from `image`.
 
   linf: length · sign(grad). l2: length · grad/|grad|_2. l1: the coordinates of largest |grad| are each
   taken as far as the box lets them until the length is spent (g/|g|_1, which some libraries use, is not
@@ -131,7 +131,7 @@ def _steepest_l1(grad: Array, length: Array, image: Array) -> Array:
 
 
 def climb(norm: str, direction: Array, length: Array, image: Array, center: Array, eps: Array) -> Array:
-  """The point that the steepest move of `length` along `direction` leads to from `image`, projected.
+  """Returns the point that the steepest move of `length` along `direction` leads to from `image`, projected.
 
   >>> climb("linf", jnp.array([3.0, -1.0]), 0.2, jnp.array([0.6, 0.5]), jnp.array([0.5, 0.5]), 0.25).tolist()
   [0.75, 0.30000001192092896]
@@ -140,7 +140,7 @@ def climb(norm: str, direction: Array, length: Array, image: Array, center: Arra
 
 
 def random_direction(norm: str, key: Array, shape: tuple[int, ...]) -> Array:
-  """Noise of length one, from uniform draws in linf and normal ones in the other norms."""
+  """Returns noise of length one, from uniform draws in linf and normal ones in the other norms."""
   if norm == "linf":
     noise = jax.random.uniform(unrolled(key), shape, minval=-1.0, maxval=1.0)
   else:
@@ -149,12 +149,12 @@ def random_direction(norm: str, key: Array, shape: tuple[int, ...]) -> Array:
 
 
 def random_start(norm: str, key: Array, center: Array, eps: Array) -> Array:
-  """A point drawn uniformly from the eps-ball around `center`, clipped into the box."""
+  """Returns a point drawn uniformly from the eps-ball around `center`, clipped into the box."""
   return jnp.clip(center + eps * random_in_ball(norm, key, center.shape), 0.0, 1.0)
 
 
 def random_in_ball(norm: str, key: Array, shape: tuple[int, ...]) -> Array:
-  """A perturbation drawn uniformly from the ball of radius one."""
+  """Returns a perturbation drawn uniformly from the ball of radius one."""
   size = math.prod(shape)
   if norm == "linf":
     return jax.random.uniform(unrolled(key), shape, minval=-1.0, maxval=1.0)

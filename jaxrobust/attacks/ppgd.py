@@ -71,7 +71,7 @@ class PPGD(PerceptualAttack):
     seen, pull = jax.vjp(self.threat.embed, state.image)
 
     def push(vector: Array) -> Array:
-      """J v."""
+      """Returns J v."""
       if self.exact:  # The transpose of Jᵀ; networks with gradients of their own have no forward mode.
         return jax.vjp(lambda seen: pull(seen)[0], jnp.zeros_like(seen))[1](vector)[0]
       return (self.threat.embed(state.image + 1e-3 * vector) - seen) / 1e-3

@@ -35,7 +35,7 @@ class QueryAttack:
   def __post_init__(self) -> None:
     check_norm(self.norm, self._norms)
     if not is_number(self.queries, int) or self.queries < 1:
-      raise InputError(f"queries must be a whole number of at least 1, got {self.queries!r}")
+      raise InputError(f"queries must be an integer of at least 1, got {self.queries!r}")
     if self.num_steps < 1:
       more = " and one more at the end" if self._at_the_end else ""
       raise InputError(

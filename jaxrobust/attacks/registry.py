@@ -43,7 +43,7 @@ ATTACKS: Registry[Callable[..., Any]] = Registry("attack", _load)
 
 
 def make_attack(name: str, **parameters: Any) -> Any:
-  """The attack `name` with some of its hyper-parameters set; unknown ones are refused by name.
+  """Makes the attack `name` with some of its hyper-parameters set; unknown ones are refused by name.
 
   `num_steps` is how many steps are in all of them called; `steps`, which some had before, is taken for it. `queries` is
   the budget of every attack without gradients, under whichever name it keeps it.
@@ -118,7 +118,7 @@ def _check_parameter(name: str, value: Any, annotation: Any) -> None:
 # Annotation of a parameter -> what it must be in words, and the test.
 _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
   "bool": ("true or false", lambda value: isinstance(value, bool)),
-  "int": ("a whole number of at least 1", lambda value: is_number(value, int) and value >= 1),
+  "int": ("an integer of at least 1", lambda value: is_number(value, int) and value >= 1),
   "float": ("a number of at least 0", lambda value: is_number(value, Real) and 0 <= value < math.inf),
   "str": ("a name", lambda value: isinstance(value, str)),
 }
@@ -127,17 +127,17 @@ _SCALES = ("step_size", "step_length", "initial_const", "init_eps")
 
 
 def list_attacks(pattern: str = "*") -> list[str]:
-  """The registered names that match a shell pattern."""
+  """Returns the registered names that match a shell pattern."""
   return ATTACKS.matching(pattern)
 
 
 def attack_name(attack: Any) -> str:
-  """The short name of an attack value: its `name`, or its class in lower case."""
+  """Returns the short name of an attack value: its `name`, or its class in lower case."""
   return str(getattr(attack, "name", type(attack).__name__.lower()))
 
 
 def attack_id(attack: Any) -> str:
-  """The id used in cells and tables: norm, name, queries or steps where there is more than one, what is not default.
+  """Returns the id in cells and tables: norm, name, queries or steps where there is more than one, what is not default.
 
   >>> attack_id(make_attack("pgd", num_steps=20)), attack_id(make_attack("fgsm", norm="l2"))
   ('linf-pgd-20', 'l2-fgsm')
@@ -198,7 +198,7 @@ def attack_config(attack: Any) -> dict[str, Any]:
 def check_steps(num_steps: int) -> None:
   """Refuses attacks that would evaluate nothing."""
   if not isinstance(num_steps, int) or isinstance(num_steps, bool):
-    raise InputError(f"num_steps must be a whole number, got {num_steps!r}")
+    raise InputError(f"num_steps must be an integer, got {num_steps!r}")
   if num_steps < 1:
     raise InputError(f"an attack needs at least 1 step, got num_steps={num_steps}")
   if num_steps > MOST_STEPS:

@@ -83,7 +83,7 @@ class Stage:
 
   @property
   def number(self) -> int:
-    """A number for keys that names the attack, not its place: the same attack draws the same noise
+    """Returns a number for keys that names the attack, not its place: the same attack draws the same noise
     whether it runs alone or inside a cascade."""
     return zlib.crc32(f"{attack_id(self.attack)}/{self.rank}".encode()) & 0x3FFFFFFF
 
@@ -188,7 +188,7 @@ class Cascade:
 
   @classmethod
   def restarts(cls, attack: Attack, count: int) -> Cascade:
-    """The same attack `count` times with different keys."""
+    """Returns the same attack `count` times with different keys."""
     check_count(count, "restarts", MOST_RESTARTS)
     return cls(tuple(Stage(attack, restart=restart) for restart in range(count)))
 
@@ -226,7 +226,7 @@ class Cascade:
     return self.item(example, item.stage + 1)
 
   def item(self, example: Example, stage: int) -> Item | None:
-    """The item of `stage`, or of the first later one whose rank the classifier has a class for."""
+    """Returns the item of `stage`, or of the first later one whose rank the classifier has a class for."""
     for index in range(stage, len(self.stages)):
       rank = self.stages[index].rank
       if rank is None:
@@ -237,7 +237,7 @@ class Cascade:
 
 
 def _defined(attack: Attack, num_classes: int) -> Attack:
-  """The attack, or the same on a margin loss that is defined for so few classes."""
+  """Returns the attack, or the same on a margin loss that is defined for so few classes."""
   loss = loss_name(attack)
   if loss is None or num_classes >= LOSSES[loss].min_classes:
     return attack

@@ -28,7 +28,7 @@ from jaxrobust.core.types import Array, LogitsFn, Probe, Problem
 
 
 class SignHunterState(NamedTuple):
-  """Books of the search.
+  """State of the search.
 
   Attributes:
     positive: the signs that have been reached, true for +1.

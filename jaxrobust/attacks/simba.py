@@ -36,7 +36,7 @@ BASES = ("pixel", "dct")
 
 
 class SimBAState(NamedTuple):
-  """Books of the search.
+  """State of the search.
 
   Attributes:
     best: the point that has been reached. loss: its score.

@@ -112,14 +112,14 @@ class Square:
     return state, probe
 
   def _side(self, step: Array, height: int, width: int) -> Array:
-    """The side of the window after `step` queries: a look into a table of ten."""
+    """Returns the side of the window after `step` queries: a look into a table of ten."""
     query = step * 10_000 // self.num_steps if self.rescale else step
     phase = jnp.sum(query > jnp.array(_HALVINGS))
     return jnp.array(side_table(self, height, width))[phase]
 
 
 def side_table(attack: Square, height: int, width: int) -> tuple[int, ...]:
-  """The side in each phase; l2 and l1 want odd ones, of at least 3."""
+  """Returns the side in each phase; l2 and l1 want odd ones, of at least 3."""
   sides = []
   for phase in range(len(_HALVINGS) + 1):
     side = max(round(math.sqrt(attack.p_init / 2**phase * height * width)), 1 if attack.norm == "linf" else 3)
@@ -129,14 +129,14 @@ def side_table(attack: Square, height: int, width: int) -> tuple[int, ...]:
 
 
 def _stripes(problem: Problem) -> Array:
-  """Vertical stripes of ±eps, a sign for each column and channel."""
+  """Returns vertical stripes of ±eps, a sign for each column and channel."""
   _, width, channels = problem.image.shape
   sign = jax.random.rademacher(jax.random.fold_in(problem.key, 0), (1, width, channels), dtype=jnp.float32)
   return norms.project("linf", problem.image + problem.eps * sign, problem.image, problem.eps)
 
 
 def _window(draw: Array, side: Array, height: int, width: int, edges: bool) -> Window:
-  """A window of the given side at a place chosen by two numbers in [0, 1)."""
+  """Returns a window of the given side at a place chosen by two numbers in [0, 1)."""
   places = jnp.array([height, width]) - side + edges
   # The product may round up to `places` itself.
   top, left = jnp.clip((draw * places).astype(jnp.int32), 0, jnp.maximum(places - 1, 0))
@@ -146,14 +146,14 @@ def _window(draw: Array, side: Array, height: int, width: int, edges: bool) -> W
 
 
 def _heights(norm: str, size: int) -> Array:
-  """Σ_{i<=n} 1/i² (l2) or 1/i⁴ (l1) for n = 0, …, size: a bump is a stack of squares that thin out."""
+  """Returns Σ_{i<=n} 1/i² (l2) or 1/i⁴ (l1) for n = 0, …, size: a bump is a stack of squares that thin out."""
   power = 2 if norm == "l2" else 4
   terms = 1.0 / np.arange(1, size + 1, dtype=np.float64) ** power
   return jnp.array(np.concatenate([[0.0], np.cumsum(terms)]), jnp.float32)
 
 
 def _bump(norm: str, window: Window, side: Array, lying: Array) -> Array:
-  """η of the paper: one half of the window rises to its middle, the other falls; norm 1. Shape (H, W, 1).
+  """Returns η of the paper: one half of the window rises to its middle, the other falls; norm 1. Shape (H, W, 1).
 
   A half of h rows has its peak in row h//2, column side//2, and at Chebyshev distance m from there the value
   Σ_{m<i<=side//2+1} 1/i^p. It falls with m = max(row, column distance), so it is the smaller of two profiles.
@@ -189,7 +189,7 @@ def _per_channel(norm: str, x: Array) -> Array:
 
 
 def _grid(norm: str, problem: Problem) -> Array:
-  """The start of l2 and l1: a 5×5 grid of bumps with random signs, lying or standing."""
+  """Returns the start of l2 and l1: a 5×5 grid of bumps with random signs, lying or standing."""
   height, width, channels = problem.image.shape
   side = max(height // 5, 1)
   margin = (height - 5 * side) // 2 if height >= 5 else 0
@@ -207,7 +207,7 @@ def _grid(norm: str, problem: Problem) -> Array:
 
 
 def _inside(norm: str, problem: Problem, delta: Array) -> Array:
-  """l2: scaled to the sphere, then clipped. l1: the exact projection onto ball and box."""
+  """Keeps inside: l2 is scaled to the sphere, then clipped; l1 is the exact projection onto ball and box."""
   # Flat vectors: XLA:CPU sums over a last axis of three channels ten times slower.
   image, delta = problem.image.ravel(), delta.ravel()
   if norm == "l2":

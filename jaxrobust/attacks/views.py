@@ -64,7 +64,7 @@ class DiverseInputs:
 
   Attributes:
     probability: of a resized view.
-    smallest: share of the side; the height is any whole number from floor(smallest · side) to the side.
+    smallest: share of the side; the height is any integer from floor(smallest · side) to the side.
   """
 
   probability: float

@@ -40,13 +40,13 @@ def between(before: BareCost, after: BareCost) -> BareCost:
 
 @jax.jit
 def bare_logits(classifier: Classifier, images: Array) -> Array:
-  """A forward pass and nothing else."""
+  """Makes a forward pass and nothing else."""
   return classifier(images)
 
 
 @jax.jit
 def bare_gradient(classifier: Classifier, images: Array, labels: Array) -> Array:
-  """A forward pass and the input gradient of its cross-entropy, and nothing else."""
+  """Makes a forward pass and the input gradient of its cross-entropy, and nothing else."""
 
   def loss(x: Array) -> Array:
     chosen = jnp.take_along_axis(jax.nn.log_softmax(classifier(x)), labels[:, None], axis=1)
@@ -83,7 +83,7 @@ def bare_cost(work: Workload) -> BareCost:
 
 
 def initial_variables(module: Any, shape: tuple[int, ...]) -> Any:
-  """Untrained weights."""
+  """Returns untrained weights."""
   return jax.jit(module.init)(jax.random.key(0), jnp.zeros((1, *shape)))
 
 

@@ -36,7 +36,7 @@ def run(peer_python: str = "", sizes: str = "224,32", only: str = "", repeats: i
 
 
 def _images(n: int, size: int) -> np.ndarray:
-  """Smooth random pictures with some grain."""
+  """Returns smooth random pictures with some grain."""
   rng = np.random.default_rng(0)
   coarse = rng.random((n, 8, 8, 3)).repeat(-(-size // 8), 1).repeat(-(-size // 8), 2)[:, :size, :size]
   return (np.clip(coarse + 0.05 * rng.standard_normal(coarse.shape), 0, 1) * 255).astype(np.uint8)

@@ -114,7 +114,7 @@ def host_time(slots: int = HOST_SLOTS, count: int = HOST_EXAMPLES) -> tuple[floa
 
 
 def run(n: int = 512, repeats: int = 2) -> list[Row]:
-  """PGD-20 where nearly everything breaks (8/255) and where half survives (0.5/255)."""
+  """Measures PGD-20 where nearly everything breaks (8/255) and where half survives (0.5/255)."""
   work = workload("resnet20", n)
   rows = [row for eps in ("8/255", "0.5/255") for row in _compare(work, eps, repeats)]
   bare = bare_cost(work)
@@ -137,7 +137,7 @@ def idle_bound(steps: np.ndarray, per_dispatch: int) -> float:
 
 
 def _accelerator_rows(work: Workload) -> list[Row]:
-  """Useful steps with the numbers meant for accelerators: four steps per dispatch, two groups of slots.
+  """Measures useful steps with the numbers meant for accelerators: four steps per dispatch, two groups of slots.
 
   Where most images break after two steps no engine uses four; so the robust network is beside the other one.
   """

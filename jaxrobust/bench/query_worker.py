@@ -45,7 +45,7 @@ def torchattacks_square(model, x, y, eps, options):
 
 
 def art_classifier(model, probabilities=False):
-  """The network as ART sees it."""
+  """Returns the network as ART sees it."""
   from art.estimators.classification import PyTorchClassifier
 
   network = nn.Sequential(model, nn.Softmax(1)) if probabilities else model
@@ -69,7 +69,7 @@ def art_simba(model, x, y, eps, options):
 
 
 def one_by_one(attack, model, x, y):
-  """foolbox's attacks share noise and norms over a batch, so that each image is one."""
+  """Runs foolbox's attacks with each image one batch, because they share noise and norms over it."""
   import foolbox
 
   network = foolbox.PyTorchModel(model, bounds=(0, 1), device="cpu")

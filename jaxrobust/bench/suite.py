@@ -18,7 +18,7 @@ SUITES = ("nas-cell,small", "oodrb,small")
 
 
 def run(n: int = 256, repeats: int = 2) -> Iterator[Row]:
-  """Two suites in their small forms on the first n images: one over attacks, one over corruptions."""
+  """Measures two suites in their small forms on the first n images: one over attacks, one over corruptions."""
   work = workload("resnet20", n)
   yield from (_compare(work, suite, repeats) for suite in SUITES)
 

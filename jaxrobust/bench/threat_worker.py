@@ -18,7 +18,7 @@ from torch import nn
 
 
 def load(file):
-  """ReColorAdv's ResNet-32 with the outputs of its stages as features, as perceptual-advex wants them."""
+  """Loads ReColorAdv's ResNet-32 with the outputs of its stages as features, as perceptual-advex wants them."""
   torchvision()
   utils = types.ModuleType("torchvision.models.utils")
   utils.load_state_dict_from_url = None
@@ -27,7 +27,7 @@ def load(file):
   from perceptual_advex.models import FeatureModel
 
   def flatten(features, eps=1e-10):
-    """Their function with `reshape`, because `view` fails on memory formats of today's torch."""
+    """Flattens as their function does, by `reshape`, because `view` fails on memory formats of today's torch."""
     units = [layer / (layer.norm(dim=1, keepdim=True) + eps) for layer in features]
     return torch.cat([(u / np.sqrt(u.shape[2] * u.shape[3])).reshape(len(u), -1) for u in units], dim=1)
 

@@ -34,7 +34,7 @@ STEPS = 3
 
 
 def run(arch: str = "resnet20", batch_size: int = 128, repeats: int = 7, peer_python: str = "") -> list[Row]:
-  """Step time against bare parts and against PyTorch; the share of time spent waiting for data."""
+  """Measures step time against bare parts and against PyTorch; the share of time spent waiting for data."""
   rng = np.random.default_rng(0)
   images = rng.integers(0, 256, (4 * batch_size, 32, 32, 3)).astype(np.uint8)
   data = ArraySource("random", images, rng.integers(0, 10, len(images)), 10)
@@ -100,7 +100,7 @@ def input_rows(count: int, repeats: int) -> list[Row]:
 
 
 def _bare_seconds(parts: dict[str, Callable[[], Any]], repeats: int) -> float:
-  """STEPS input gradients in evaluation mode and one parameter step in training mode, each alone."""
+  """Times STEPS input gradients in evaluation mode and one parameter step in training mode, each alone."""
   return (
     STEPS * typical(parts["inputs"], repeats) + typical(parts["params"], repeats) + typical(parts["updates"], repeats)
   )

@@ -43,7 +43,7 @@ def data_folder() -> Path | None:
 
 
 def load_cifar_network(folder: Path, name: str) -> Classifier:
-  """`resnet20`, `resnet56`, `resnet2b_adv`, `kw_base`, `kw_wide` or `cnn_a_*` with its published weights."""
+  """Loads `resnet20`, `resnet56`, `resnet2b_adv`, `kw_base`, `kw_wide` or `cnn_a_*` with its published weights."""
   with np.load(folder / "weights" / f"cifar10_{name}.npz") as data:
     state = dict(data)
   arch = name.partition("_adv")[0].replace("_", "-")

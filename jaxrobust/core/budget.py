@@ -106,7 +106,7 @@ class Budget:
 
 
 def _fraction(text: str) -> Fraction:
-  """`8/255`, `0.5/255` and `1e-3` alike; Fraction itself takes no decimals in a ratio."""
+  """Reads `8/255`, `0.5/255` and `1e-3` alike; Fraction itself takes no decimals in a ratio."""
   parts = text.split("/")
   exponents = [part.lower().partition("e")[2] for part in parts]
   # A few characters of exponent are a number of a billion digits.

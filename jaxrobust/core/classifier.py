@@ -90,28 +90,28 @@ class Classifier:
 
   @property
   def adaptive_view(self) -> Classifier:
-    """What an attack differentiates: the same answers, and the gradient that knows of the defenses."""
+    """Returns what an attack differentiates: the same answers, and the gradient that knows of the defenses."""
     return self if self.adaptive is None else dataclasses.replace(self, apply=self.adaptive, adaptive=None)
 
   @property
   def naive(self) -> Classifier:
-    """The same classifier for attacks that know of no defense: its gradient is that of the defenses themselves."""
+    """Returns the classifier for attacks that know of no defense: its gradient is that of the defenses themselves."""
     return dataclasses.replace(self, adaptive=None)
 
   @property
   def module(self) -> Any:
-    """The linen module it applies as it is; None where it does anything else."""
+    """Returns the linen module it applies as it is; None where it does anything else."""
     module = getattr(self.apply, "module", None)
     return module if self.apply == LinenApply(module) else None
 
   @property
   def randomised(self) -> bool:
-    """`randomized`, by its old name."""
+    """Returns `randomized`, by its old name."""
     return self.randomized
 
   @property
   def called(self) -> str:
-    """The name and version that its maker gave to what it computes; empty where there are none."""
+    """Returns the name and version that its maker gave to what it computes; empty where there are none."""
     return getattr(self.apply, "called", "")
 
   @classmethod

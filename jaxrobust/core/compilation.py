@@ -20,7 +20,7 @@ _SETTINGS = (_DIR, "jax_persistent_cache_min_compile_time_secs", "jax_persistent
 
 
 def default_cache_dir() -> pathlib.Path:
-  """$JAXROBUST_CACHE, or a folder of this user's own: a cache is code that will be run."""
+  """Returns $JAXROBUST_CACHE, or a folder of this user's own: a cache is code that will be run."""
   named = os.environ.get("JAXROBUST_CACHE")
   if named:
     return pathlib.Path(named)

@@ -48,7 +48,7 @@ class Contract(NamedTuple):
 
   @property
   def largest_need(self) -> int:
-    """The queries that must be left for one more step: its own, and that of the last candidate, where it is counted."""
+    """Returns the queries needed for one more step: its own, and that of the last candidate, where it is counted."""
     return self.cost.forward + (self.candidate and self.access != "gradient")
 
 
@@ -192,7 +192,7 @@ def _filled(cell: Any) -> bool:
 
 
 def _is_value(part: Any) -> bool:
-  """Whether compiled programs can be kept by it: an attack or a threat that can be hashed, its arrays left out."""
+  """Tells whether programs can be kept by it: an attack or a threat that can be hashed, its arrays left out."""
   try:
     hash(split_threat(part)[0] if isinstance(part, Threat) else split_arrays(part)[0])
   except TypeError:
@@ -222,7 +222,7 @@ def join_threat(static: Any, arrays: tuple[Any, ...]) -> Threat:
 
 
 def same_threat(one: Threat, other: Threat) -> bool:
-  """Whether two threats measure the same."""
+  """Tells whether two threats measure the same."""
   (first, arrays), (second, more) = split_threat(one), split_threat(other)
   return first == second and all(a is b or np.array_equal(a, b) for a, b in zip(arrays, more, strict=True))
 

@@ -16,7 +16,7 @@ CHOSEN = "JAX_LOCAL_DEVICE_IDS"
 
 
 def process_share(distributed: bool, expected: int = 0, alone: bool = False) -> tuple[int, int]:
-  """(this process, number of processes); joins JAX's distributed runtime when asked to.
+  """Returns (this process, number of processes); joins JAX's distributed runtime when asked to.
 
   Slurm, Kubernetes and Cloud TPU are detected by JAX. Elsewhere set JAX_COORDINATOR_ADDRESS,
   JAX_NUM_PROCESSES and JAX_PROCESS_ID. Another number of processes than expected (0 for any) is an error.
@@ -61,7 +61,7 @@ def _devices() -> list[int] | None:
 
 
 def _check_gpus() -> None:
-  """All GPUs that Slurm set apart on this node are in use, or one line says how many are not."""
+  """Checks that all GPUs that Slurm set apart on this node are in use, or says in one line how many are not."""
   gpus, tasks = os.environ.get("SLURM_GPUS_ON_NODE", ""), _tasks_on_node()
   seen = jax.local_device_count() if jax.default_backend() != "cpu" else 0
   if tasks and gpus.isdigit() and CHOSEN not in os.environ and tasks * seen != int(gpus):
@@ -72,7 +72,7 @@ def _check_gpus() -> None:
 
 
 def _tasks_on_node() -> int:
-  """Slurm's tasks on this node, 0 elsewhere. "2(x3),1" says: two on each of three nodes, one on the fourth."""
+  """Returns Slurm's tasks on this node, 0 elsewhere. "2(x3),1" says: two on each of three nodes, one on the fourth."""
   tasks: list[int] = []
   for part in filter(None, os.environ.get("SLURM_STEP_TASKS_PER_NODE", "").split(",")):
     count, _, nodes = part.rstrip(")").partition("(x")

@@ -108,5 +108,5 @@ def atomic_write(path: str | Path, data: bytes | str | Callable[[BinaryIO], obje
 
 
 def write_json(path: str | Path, value: Any) -> None:
-  """A small file for people and programs: indented, keys in order, whole or not at all."""
+  """Writes a small file for people and programs: indented, keys in order, whole or not at all."""
   atomic_write(path, json.dumps(value, indent=2, sort_keys=True) + "\n")

@@ -98,7 +98,7 @@ def straight_through(value: Array, smooth: Array) -> Array:
 
 
 def bpda(forward: Callable[..., Array], backward: Callable[..., Array] = lambda x, *more: x) -> Callable[..., Array]:
-  """`forward` whose gradient is that of `backward`: backward-pass differentiable approximation.
+  """Returns `forward` with the gradient of `backward`: backward-pass differentiable approximation.
 
   With the default, the straight-through estimator for quantizers, JPEG and the like. Arguments after the first, keys
   of a randomized defense say, go to both. `forward` need not be differentiable.

@@ -36,9 +36,9 @@ _WORDS = struct.Struct("<4q")
 
 def check_seed(seed: int) -> None:
   """Raises InputError for what no key and no cell could hold."""
-  # NumPy's whole numbers are as good as Python's.
+  # NumPy's integers are as good as Python's.
   if not is_number(seed, Integral):
-    raise InputError(f"the seed must be a whole number, got {seed!r}")
+    raise InputError(f"the seed must be an integer, got {seed!r}")
   if not 0 <= seed <= LARGEST_SEED:
     raise InputError(f"the seed must be at least 0 and below 2**63, got {seed}")
 

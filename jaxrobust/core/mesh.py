@@ -39,12 +39,12 @@ def fitting_mesh(rows: int, devices: Sequence[jax.Device] | None = None) -> Mesh
 
 
 def row_sharding(mesh: Mesh) -> NamedSharding:
-  """Leading dimension split over the mesh."""
+  """Splits the leading dimension over the mesh."""
   return NamedSharding(mesh, PartitionSpec(AXIS))
 
 
 def place_rows(rows: Any, mesh: Mesh) -> Any:
-  """Host rows on their way into a compiled program: split over the mesh, or as they are for a single device.
+  """Sends host rows on their way into a compiled program: split over the mesh, or as they are for a single device.
 
   Passing numpy arrays straight into a call costs a tenth of placing them first.
   """

@@ -77,7 +77,7 @@ class LinenApply:
 
   @property
   def rngs(self) -> tuple[str, ...]:
-    """The streams of randomness that the module draws from in evaluation."""
+    """Returns the streams of randomness that the module draws from in evaluation."""
     return tuple(getattr(self.module, "evaluation_rngs", ()))
 
   @property

@@ -24,10 +24,9 @@ FORMATS = ("JPEG", "PNG", "BMP", "WEBP")
 MOST_PIXELS = 2**26
 # Preprocessings enlarge the short side to 256 pixels: beyond this the long one takes gigabytes.
 LONGEST_SIDES = 64
-# 16 bits of grey, as Pillow calls them on either kind of machine; from PNG files the levels are 0 … 65535.
+# 16 bits of gray, as Pillow calls them on either kind of machine; from PNG files the levels are 0 … 65535.
 _SIXTEEN_BITS = ("I;16", "I;16B", "I;16L", "I;16N", "I")
 _KNOWN = ("1", "L", "P", "RGB", "RGBA", "LA", "PA", "CMYK", "YCbCr", *_SIXTEEN_BITS)
-ALPHA = ("refuse", "drop")
 _ROWS = 64
 
 
@@ -41,7 +40,7 @@ def load_formats() -> None:
 def open_picture(data: bytes, alpha: str = "drop") -> Image:
   """Returns a picture in RGB, 8 bits a color; raises CorruptFileError, without the file's name, for anything else.
 
-  Grey levels of 16 bits become the nearest of 8 bits (65535 is 255), where Pillow alone would cut them off at 255.
+  Gray levels of 16 bits become the nearest of 8 bits (65535 is 255), where Pillow alone would cut them off at 255.
 
   Args:
     alpha: what to do with pictures that have transparent pixels: `refuse` them, or `drop` the transparency as
@@ -59,7 +58,7 @@ def check_picture(data: bytes) -> None:
 
 @contextlib.contextmanager
 def opened(data: bytes) -> Iterator[Image]:
-  """Context of a picture as Pillow opens it, its header checked and its pixels not yet read."""
+  """Opens the context of a picture as Pillow has it, its header checked and its pixels not yet read."""
   from PIL import Image, UnidentifiedImageError
 
   with reading("damaged"):
@@ -78,7 +77,7 @@ def _check_header(picture: Image) -> None:
     raise CorruptFileError(f"a picture of {width}x{height}, more than {MOST_PIXELS} pixels")
   if max(width, height) > LONGEST_SIDES * min(width, height):
     raise CorruptFileError(f"a picture of {width}x{height}, longer than {LONGEST_SIDES} times its width")
-  # Grey levels are rounded below; of colors Pillow keeps the high byte.
+  # Gray levels are rounded below; of colors Pillow keeps the high byte.
   tiles = vars(picture).get("tile", ())
   if picture.mode not in _SIXTEEN_BITS and any(";16" in str(tile[-1]) for tile in tiles):
     raise CorruptFileError("a picture of several channels of 16 bits, which would be cut to 8: convert it first")
@@ -99,7 +98,7 @@ def _to_rgb(picture: Image, alpha: str) -> Image:
 def _eight_bits(levels: np.ndarray) -> np.ndarray:
   """Returns the nearest of 256 levels, a few rows at a time: whole pictures of wider integers take gigabytes."""
   if levels.min() < 0 or levels.max() > 65535:
-    raise CorruptFileError("grey levels beyond 16 bits")
+    raise CorruptFileError("gray levels beyond 16 bits")
   nearest, found = ((np.arange(2**16) + 128) // 257).astype(np.uint8), np.empty(levels.shape, np.uint8)
   for row in range(0, len(levels), _ROWS):
     found[row : row + _ROWS] = nearest[levels[row : row + _ROWS]]

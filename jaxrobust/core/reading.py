@@ -35,7 +35,7 @@ MOST_MEMBERS = 100_000
 
 @contextlib.contextmanager
 def reading(what: str) -> Iterator[None]:
-  """Context in which any failure is damage of the file: `CorruptFileError`, one line that begins with `what`.
+  """Opens a context in which any failure is damage of the file: `CorruptFileError`, one line that begins with `what`.
 
   Decoders fail in every way there is: tokenize.TokenError, zlib.error, RecursionError, MemoryError and so on.
 

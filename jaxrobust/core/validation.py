@@ -94,14 +94,14 @@ def is_number(value: Any, kind: Any) -> bool:
 
 
 def check_count(value: Any, what: str, most: int, least: int = 1) -> None:
-  """Raises InputError for what is no whole number (Python's or NumPy's) from `least` to `most`.
+  """Raises InputError for what is no integer (Python's or NumPy's) from `least` to `most`.
 
   >>> check_count(0, "the batch size", 100)
   Traceback (most recent call last):
   jaxrobust.core.errors.InputError: the batch size must be at least 1, got 0
   """
   if not is_number(value, Integral):
-    raise InputError(f"{what} must be a whole number, got {value!r}")
+    raise InputError(f"{what} must be an integer, got {value!r}")
   if value < least:
     raise InputError(f"{what} must be at least {least}, got {value}")
   if value > most:

@@ -20,7 +20,7 @@ _TORONTO = "https://www.cs.toronto.edu/~kriz/cifar.html"
 
 
 def data_root(data_dir: str | Path | None = None, wanted: str = "this data set") -> Path:
-  """The folder of all data sets: `data_dir`, or $JAXROBUST_DATASETS; `wanted` is the one that is looked for."""
+  """Returns the folder of all data sets: `data_dir`, or $JAXROBUST_DATASETS; `wanted` is the one that is looked for."""
   named = data_dir or os.environ.get("JAXROBUST_DATASETS")
   if not named:
     raise InputError(f"{wanted} is not embedded: set JAXROBUST_DATASETS (or data_dir) to the folder that holds it")

@@ -23,7 +23,7 @@ NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse"
 
 
 def read_pickle(path: Path) -> dict[str, Any]:
-  """The dictionary in a CIFAR batch file; keys are text, whichever Python wrote it."""
+  """Returns the dictionary in a CIFAR batch file; keys are text, whichever Python wrote it."""
   what = f"{path}: not a CIFAR batch"
   data = read_file(path)
   try:
@@ -47,7 +47,7 @@ def _from_batch(path: Path, label_key: str, side: int = 32) -> tuple[np.ndarray,
 
 
 def _from_rows(rows: np.ndarray, side: int = 32) -> np.ndarray:
-  """(N, 3 side side) in channel-first order, as images."""
+  """Returns rows of (N, 3 side side), channel first, as images."""
   return np.ascontiguousarray(np.asarray(rows, np.uint8).reshape(-1, 3, side, side).transpose(0, 2, 3, 1))
 
 
@@ -60,7 +60,7 @@ def _from_binary(path: Path, label_bytes: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def load_cifar(folder: Path, classes: int, train: bool = False) -> ArraySource:
-  """CIFAR-10 or -100: the python version, the binary version, or `test.npz` / `train.npz`, whichever is there."""
+  """Loads CIFAR-10 or -100: the python version, the binary version, or `test.npz` / `train.npz`, whichever is there."""
   name = f"cifar{classes}" + ("-train" if train else "")
   batches = [f"data_batch_{i}" for i in range(1, 6)] if train else ["test_batch"]
   parts = batches if classes == 10 else ["train" if train else "test"]
@@ -84,12 +84,12 @@ _BINARY = {10: "cifar-10-batches-bin", 100: "cifar-100-binary"}
 
 
 def load_arrays(folder: Path, name: str, images: str, labels: str, classes: int = 10) -> ArraySource:
-  """A pair of `.npy` files, as CIFAR-10.1 has them."""
+  """Loads a pair of `.npy` files, as CIFAR-10.1 has them."""
   return ArraySource(name, map_npy(folder / images), map_npy(folder / labels).astype(np.int32), classes, NAMES)
 
 
 def load_corrupted(folder: Path, name: str, classes: int, variant: str) -> ArraySource:
-  """The official CIFAR-C files: one `.npy` per corruption, severities one after the other."""
+  """Loads the official CIFAR-C files: one `.npy` per corruption, severities one after the other."""
   corruption, severity = split_variant(name, variant)
   images, labels = map_npy(folder / f"{corruption}.npy"), map_npy(folder / "labels.npy")
   n = len(images) // 5
@@ -109,7 +109,7 @@ def load_by_class_name(folder: Path, name: str, exclude: str = "") -> EncodedSou
 
 
 def load_imagenet16(folder: Path, classes: int = 120) -> ArraySource:
-  """ImageNet16-120 (NAS-Bench-201): the first classes of the 16x16 validation batch, whose labels count from 1."""
+  """Loads ImageNet16-120 (NAS-Bench-201): first classes of the 16x16 validation batch, whose labels count from 1."""
   images, labels = _from_batch(folder / "val_data", "labels", 16)
   kept = labels <= classes
   return ArraySource("imagenet16-120", images[kept], labels[kept] - 1, classes)

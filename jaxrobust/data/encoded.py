@@ -182,7 +182,7 @@ class EncodedSource:
 
   @functools.cached_property
   def order(self) -> np.ndarray:
-    """The order that subsets are taken in: files lie class by class, so the first of them are no sample."""
+    """Returns the order that subsets are taken in: files lie class by class, so the first of them are no sample."""
     if self.arranged:
       return np.arange(len(self))
     pinned = balanced_order(self.labels, [file.rpartition("/")[2] for file in self.files])
@@ -194,7 +194,7 @@ class EncodedSource:
     return as_floats(levels), labels
 
   def raw(self, ids: Ids) -> tuple[np.ndarray, np.ndarray]:
-    """The same in bytes. All cores decode: Pillow lets go of the interpreter's lock for nearly all of its time."""
+    """Returns the same in bytes. All cores decode: Pillow lets go of the interpreter's lock for most of its time."""
     ids = check_ids(self, ids)
     load_formats()
     images = in_threads(self.decode, ids.tolist())
@@ -204,7 +204,7 @@ class EncodedSource:
     return np.stack(images), self.labels[ids]
 
   def crops(self, ids: np.ndarray, crop: Crop, seed: int, step: int) -> tuple[np.ndarray, np.ndarray]:
-    """Random crops of the whole pictures, of the size that the preprocessing gives, and labels."""
+    """Returns random crops of the whole pictures, of the size that the preprocessing gives, and labels."""
     size = crop_size(self.preprocessing)
     if size is None:
       raise InputError(f"{self.name} is read as it is ('{self.preprocessing}'): it has no random crops")
@@ -214,7 +214,7 @@ class EncodedSource:
     return np.stack(in_threads(read, ids.tolist())), self.labels[ids]
 
   def decode(self, example: int) -> np.ndarray:
-    """One picture as uint8 RGB, preprocessed."""
+    """Returns one picture as uint8 RGB, preprocessed."""
     return self._decoded(example, lambda raw: make_preprocessing(self.preprocessing)(open_picture(raw, self.alpha)))
 
   def _decoded(self, example: int, decode: Callable[[bytes], np.ndarray]) -> np.ndarray:
@@ -244,18 +244,18 @@ class EncodedSource:
     return self.select(kept)
 
   def select(self, ids: np.ndarray) -> EncodedSource:
-    """The examples with these ids, in this order."""
+    """Returns the examples with these ids, in this order."""
     files, judging = [self.files[i] for i in ids], self.judging.select(ids)
     return dataclasses.replace(self, files=files, labels=self.labels[ids], judging=judging, whole=None)
 
   def subset(self, n: int) -> EncodedSource:
-    """n examples, every class in proportion: the first n of the pinned order."""
+    """Returns n examples, every class in proportion: the first n of the pinned order."""
     if not 1 <= n <= len(self):
       raise InputError(f"{self.name} has {len(self)} examples; cannot take {n} of them")
     return dataclasses.replace(self.select(self.order[:n]), arranged=True, whole=self.whole or self)
 
   def seen_at(self, preprocessing: str) -> EncodedSource:
-    """The same pictures as a network wants them; files that have their size already (ImageNet-C) are only scaled."""
+    """Returns the pictures as a network wants them; files that have their size already (ImageNet-C) are only scaled."""
     wanted = fitting(self.preprocessing, preprocessing)
     if wanted == self.preprocessing:
       return self

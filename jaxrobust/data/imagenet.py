@@ -55,7 +55,7 @@ def class_index(wnid: str) -> int:
 
 
 def by_wnid(folder: Path, name: str, preprocessing: str = USUAL) -> EncodedSource:
-  """`folder/n01440764/….JPEG`: val folders, -Sketch, -C, Stylized."""
+  """Reads `folder/n01440764/….JPEG`: val folders, -Sketch, -C, Stylized."""
   store = FolderStore(folder)
   files = [file for file in store.names if "/" in file]
   return _source(name, store, files, [class_index(file.split("/")[0]) for file in files], preprocessing)
@@ -77,7 +77,7 @@ def _judged(source: EncodedSource, variant: str, outliers: bool = False) -> Enco
 
 
 def inliers(folder: Path, variant: str = "") -> EncodedSource:
-  """The validation images of the classes that ImageNet-O files its outliers under: what they are told apart from.
+  """Loads the validation images of the classes that ImageNet-O files its outliers under: what they are told apart from.
 
   ImageNet-O's paper (arXiv:1907.07174) and RobustART's code (`imagenet_val_for_imagenet_o_ood`) take these 10,000, not
   all of the validation set, and confidences over the 200 classes. The folder of ImageNet-O says which they are.
@@ -91,7 +91,7 @@ def inliers(folder: Path, variant: str = "") -> EncodedSource:
 
 
 def validation(folder: Path, name: str = "imagenet", preprocessing: str = USUAL) -> EncodedSource:
-  """The validation set: folders by WordNet id, or the official tar beside a list of its 50,000 WordNet ids."""
+  """Loads the validation set: folders by WordNet id, or the official tar beside a list of its 50,000 WordNet ids."""
   tar = folder / "ILSVRC2012_img_val.tar"
   if not tar.exists():
     return by_wnid(folder / "val" if (folder / "val").is_dir() else folder, name, preprocessing)
@@ -106,12 +106,12 @@ def validation(folder: Path, name: str = "imagenet", preprocessing: str = USUAL)
 
 
 def training(folder: Path, name: str = "imagenet-train", preprocessing: str = USUAL) -> EncodedSource:
-  """The training set: `train/n01440764/….JPEG`. Random crops come from the whole picture (`crops`)."""
+  """Loads the training set: `train/n01440764/….JPEG`. Random crops come from the whole picture (`crops`)."""
   return by_wnid(folder / "train", name, preprocessing)
 
 
 def real(folder: Path, preprocessing: str = USUAL) -> EncodedSource:
-  """ImageNet-ReaL (arXiv:2006.07159): validation images with all their right classes; images with none are left out."""
+  """Loads ImageNet-ReaL (arXiv:2006.07159): validation images with all their right classes, but those with none."""
   path = folder / "real.json"
   if not path.exists():
     raise InputError(f"there is no {path}; get real.json from github.com/google-research/reassessed-imagenet")
@@ -137,7 +137,7 @@ def real(folder: Path, preprocessing: str = USUAL) -> EncodedSource:
 
 
 def v2(folder: Path, preprocessing: str = USUAL) -> EncodedSource:
-  """ImageNet-V2: folders are class indices, which sort as text (0, 1, 10, 100, …) but count as numbers."""
+  """Loads ImageNet-V2: folders are class indices, which sort as text (0, 1, 10, 100, …) but count as numbers."""
   store = FolderStore(folder)
   files = [file for file in store.names if "/" in file]
   bad = [file for file in files if not file.split("/")[0].isdigit() or int(file.split("/")[0]) > 999]
@@ -153,7 +153,7 @@ def corrupted(folder: Path, variant: str) -> EncodedSource:
 
 
 def objectnet(folder: Path, variant: str = "") -> EncodedSource:
-  """ObjectNet's images of the 113 objects it shares with ImageNet, without their red border of 2 pixels.
+  """Loads ObjectNet's images of the 113 objects it shares with ImageNet, without their red border of 2 pixels.
 
   The class map is that of its own download (`mappings/`). Some objects stand for several ImageNet classes, each of
   which is right; a classifier chooses among the objects. `variant` "1000" has the objects of one class alone, judged
@@ -174,7 +174,7 @@ def objectnet(folder: Path, variant: str = "") -> EncodedSource:
 
 
 def viewpoints(folder: Path, variant: str = "") -> EncodedSource:
-  """ImageNet-V (arXiv:2210.03895): folders are names of objects, some numbered; `imagenet_v_classes.txt` maps them."""
+  """Loads ImageNet-V (arXiv:2210.03895): folders are objects, some numbered; `imagenet_v_classes.txt` maps them."""
   names = dict(line.split()[::-1] for line in WNIDS_FILE.with_name("imagenet_v_classes.txt").read_text().splitlines())
   store = FolderStore(folder)
   files = [file for file in store.names if "/" in file]
@@ -217,7 +217,7 @@ def _mapping(path: Path) -> dict:
 
 
 def _objectnet_classes(mappings: Path) -> dict[str, tuple[int, ...]]:
-  """ObjectNet's label to ImageNet classes: names, separated by semicolons, that are lines of its list of labels."""
+  """Maps ObjectNet's label to ImageNet classes: names, between semicolons, that are lines of its list of labels."""
   lines = read_text(mappings / "imagenet_to_label_2012_v2").splitlines()
   line_of = {int(index): int(line) for index, line in _mapping(mappings / "pytorch_to_imagenet_2012_id.json").items()}
   # Lines are counted from 0 or from 1, as the smallest number tells.

@@ -40,7 +40,7 @@ def load_npz(path: str | Path) -> ArraySource:
 
 
 def _read(path: Path) -> dict[str, np.ndarray]:
-  """The entries this module knows; others, however large, stay unread."""
+  """Reads the entries this module knows; others, however large, stay unread."""
   if not path.exists() or path.is_dir():
     raise InputError(f"there is no file {path}")
   with open_regular(path, LARGEST_DATA) as file:

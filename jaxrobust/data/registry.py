@@ -30,7 +30,7 @@ ID_LISTS = "image_ids"
 
 
 def load_data(name: str, data_dir: str | Path | None = None, preprocess: str = "") -> DataSource:
-  """The data set of that name.
+  """Loads the data set of that name.
 
   `npz:PATH` reads any numpy archive, `folder:PATH` any folder of one folder per class (ImageNet-21K too) and
   `tfds:NAME:SPLIT` what TensorFlow Datasets has prepared;

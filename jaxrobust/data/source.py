@@ -155,7 +155,7 @@ class ArraySource:
 
   Attributes:
     images: (N, H, W, C), uint8 (0 … 255) or float32 (0 … 1).
-    labels: (N,) whole numbers below `num_classes`; kept as int32.
+    labels: (N,) integers below `num_classes`; kept as int32.
     judging: among which classes answers are judged, and which are right.
     whole: what it is a subset of; None if it is one of nothing.
 
@@ -218,11 +218,11 @@ class ArraySource:
 
   @functools.cached_property
   def order(self) -> np.ndarray | None:
-    """The order that subsets are taken in, where examples lie class by class; None where they are mixed."""
+    """Returns the order that subsets are taken in, where examples lie class by class; None where they are mixed."""
     return balanced_order(self.labels, [str(i) for i in range(len(self))]) if is_sorted(self.labels) else None
 
   def subset(self, n: int) -> ArraySource:
-    """The first n examples, without copying them; those of a set that is sorted by class in `order`."""
+    """Returns the first n examples, without copying them; those of a set that is sorted by class in `order`."""
     if not 1 <= n <= len(self):
       raise InputError(f"{self.name} has {len(self)} examples; cannot take the first {n}")
     ids = slice(n) if self.order is None else self.order[:n]

@@ -109,7 +109,7 @@ class PinnedSequences(PinnedSource):
 
 
 def pinned(source: DataSource, n: int) -> PinnedSource:
-  """A pinned subset of n examples. Variants of one set (`cifar10-c:fog-3`) share the ids, so that they pair up."""
+  """Returns a pinned subset of n examples. Variants of one set (`cifar10-c:fog-3`) share the ids: they pair up."""
   kind = PinnedSequences if isinstance(source, SequenceSource) else PinnedSource
   order = getattr(source, "order", None)
   if order is None:

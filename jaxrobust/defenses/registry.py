@@ -99,5 +99,5 @@ def _checked(name: str, value: Any, default: Any) -> Any:
     return float(value)
   if isinstance(default, int) and is_number(value, int):
     return value
-  kind = "a number" if isinstance(default, float) else "a whole number"
+  kind = "a number" if isinstance(default, float) else "an integer"
   raise InputError(f"{name} must be {kind}, got {value!r}")

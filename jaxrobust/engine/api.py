@@ -92,7 +92,7 @@ class ExampleArrays(NamedTuple):
 
 
 def resolve_eps(schedule: Schedule, eps: str | float | Budget | None) -> float:
-  """The budget as a number; only minimal attacks may go without one, and then search without bound."""
+  """Returns the budget as a number; only minimal attacks may go without one, and then search without bound."""
   if eps is not None:
     return _as_number(schedule, eps)
   if not schedule.minimal:
@@ -160,7 +160,7 @@ def attack_images(
     verdict_samples: the same for the verdict on an image.
     batch_size: examples worked on at once.
     options: everything about how the machine is used; excludes batch_size.
-    ids: names of the examples for their keys, whole numbers; positions by default.
+    ids: names of the examples for their keys, integers; positions by default.
     precision: of matrix products and convolutions; float32 throughout by default, also on TPU.
     budgets: of minimal attacks, for which `reached_step` and `reached_query` of the result say when each was first met.
     starts: images and labels, or a source of examples, that attacks with `needs_start` or `needs_others` choose from;
@@ -261,7 +261,7 @@ def check_classifier(classifier: Any) -> None:
 
 
 def _checked_source(images: Any, labels: Any, targets: Any, ids: Any, num_classes: int) -> ExampleArrays:
-  """The arrays of a call as a source. Images become float32, the type that adversarial images are verified in."""
+  """Makes the arrays of a call a source. Images become float32, the type that adversarial images are verified in."""
   check_images(images, labels, num_classes)
   count = len(images)
   check_targets(targets, count, num_classes)

@@ -64,7 +64,7 @@ class EngineOptions:
     mesh: Mesh | None = None,
     shrink: bool = True,
   ) -> EngineOptions:
-    """The measured defaults for where JAX runs, with what the caller sets instead."""
+    """Returns the measured defaults for where JAX runs, with what the caller sets instead."""
     if slots is not None:
       check_count(slots, "the batch size", MOST_SLOTS)
     if mesh is None:
@@ -125,7 +125,7 @@ def check_samples(*samples: int | None) -> None:
 
 
 def smallest_fitting(sizes: tuple[int, ...], rows: int) -> int:
-  """The smallest size that holds `rows`, or the largest there is.
+  """Returns the smallest size that holds `rows`, or the largest there is.
 
   >>> smallest_fitting((64, 32, 16), 20)
   32
@@ -134,7 +134,7 @@ def smallest_fitting(sizes: tuple[int, ...], rows: int) -> int:
 
 
 def tail_size(sizes: tuple[int, ...], rows: int, now: int, devices: int, num_steps: int) -> int:
-  """The slots for the last `rows` items: one of `sizes`, or a size between two of them where that saves enough.
+  """Returns the slots for the last `rows` items: one of `sizes`, or a size between two of them where that saves enough.
 
   >>> tail_size((128, 64, 32), 70, 128, 2, num_steps=100), tail_size((128, 64, 32), 70, 128, 2, num_steps=10)
   (80, 128)
@@ -146,6 +146,6 @@ def tail_size(sizes: tuple[int, ...], rows: int, now: int, devices: int, num_ste
 
 
 def _between(sizes: tuple[int, ...], devices: int) -> list[int]:
-  """The quarters of the way from each size to the next that still split over the devices."""
+  """Returns the quarters of the way from each size to the next that still split over the devices."""
   steps = [large - (large - small) * part // 4 for large, small in itertools.pairwise(sizes) for part in (1, 2, 3)]
   return [size for size in steps if size % devices == 0]

@@ -44,7 +44,7 @@ class Outbox:
 
   @property
   def waiting(self) -> np.ndarray:
-    """The examples whose candidates are in it."""
+    """Returns the examples whose candidates are in it."""
     return self.rows[self.rows >= 0]
 
   def fits(self, devices: np.ndarray) -> bool:
@@ -63,7 +63,7 @@ class Outbox:
 
   @property
   def judged_rows(self) -> int:
-    """The places per device that a judgment must cover: a quarter of them if that is enough, else all."""
+    """Returns the places per device that a judgment must cover: a quarter of them if that is enough, else all."""
     quarter = self.local // 4
     return quarter if quarter >= 4 and self.used.max() <= quarter else self.local
 

@@ -124,12 +124,12 @@ class Pool:
 
   @property
   def peeking(self) -> bool:
-    """Whether candidates are judged before they are stepped from, by what has succeeded lately."""
+    """Tells whether candidates are judged before they are stepped from, by what has succeeded lately."""
     return self._can_peek and self.rate.peek
 
   @property
   def full(self) -> bool:
-    """Whether a dispatch would leave no slot empty; a peek empties slots before the step that follows it."""
+    """Tells whether a dispatch would leave no slot empty; a peek empties slots before the step that follows it."""
     size = sum(len(group.rows) or self.sizes[0] for group in self.groups)
     return self.load >= size * (2 if self.peeking else 1)
 

@@ -64,12 +64,12 @@ class Program:
 
   @property
   def stops(self) -> bool:
-    """Whether the first success ends an item."""
+    """Tells whether the first success ends an item."""
     return not self.rule.minimal and not self.complete
 
   @property
   def keeps_best(self) -> bool:
-    """Whether slots hold the best success: not where a success freezes the state whose candidate it is."""
+    """Tells whether slots hold the best success: not where a success freezes the state whose candidate it is."""
     return not self.rule.candidate or self.rule.minimal
 
   @property

@@ -65,7 +65,7 @@ def restore_snapshot(engine: Engine, arrays: Arrays, meta: dict[str, Any]) -> bo
 
 
 def _layout(engine: Engine) -> list[Any]:
-  """What must be the same for a run to be continued."""
+  """Returns what must be the same for a run to be continued."""
   sizes = [[list(pool.sizes), len(pool.groups), pool.program.steps] for pool in engine.pools]
   return [engine.options.devices.size, engine.outbox.size, sizes]
 

@@ -134,7 +134,7 @@ class ExampleTable:
 
   @property
   def rows(self) -> np.ndarray:
-    """The rows in use."""
+    """Returns the rows in use."""
     return np.flatnonzero(self["open"])
 
   def resize(self, size: int) -> None:

@@ -69,7 +69,7 @@ def check_step(attack: Attack, image_shape: tuple[int, ...], classes: int) -> No
 
 
 def _rules(attack: Attack, image: Any, state: Any, after: Any, probe: Any) -> list[tuple[bool, str]]:
-  """What must hold of a step's shapes, as (whether it is broken, text)."""
+  """Returns what must hold of a step's shapes, as (whether it is broken, text)."""
   counted = probe.queries is not None and probe.queries.shape == () and np.issubdtype(probe.queries.dtype, np.integer)
   answer = "whether the goal is met" if attack.access == "decision" else "logits"
   dimensions = 0 if attack.access == "decision" else 1
@@ -77,7 +77,7 @@ def _rules(attack: Attack, image: Any, state: Any, after: Any, probe: Any) -> li
   before, now = ([(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(tree)] for tree in (state, after))
   same = before == now and bool(jax.tree.structure(state) == jax.tree.structure(after))  # type: ignore[operator]
   return [
-    (not counted, "Probe.queries is one whole number, the evaluations that the step made"),
+    (not counted, "Probe.queries is one integer, the evaluations that the step made"),
     (not answered, f"Probe.logits is what model(image) said: {answer}"),
     (probe.image.shape != image.shape, f"Probe.image has the shape {probe.image.shape}, images have {image.shape}"),
     (

@@ -128,7 +128,7 @@ def _save_checkpoint(path: pathlib.Path, variables: Any) -> None:
 
 
 def _checkpointer() -> ocp.StandardCheckpointer:
-  """Orbax for this process alone: among several processes it would otherwise wait for all of them."""
+  """Makes Orbax for this process alone: among several processes it would otherwise wait for all of them."""
   if jax.process_count() == 1:
     return ocp.StandardCheckpointer()
   me = jax.process_index()
@@ -226,7 +226,7 @@ def input_shape_of(metadata: dict[str, Any]) -> tuple[int, int, int]:
 
 
 def _restore(folder: pathlib.Path, abstract: Any) -> Any:
-  """Orbax' weights."""
+  """Reads Orbax' weights."""
   # Restoring onto this process's first device works whatever the machine the weights were saved on.
   here = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
   target = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=here), abstract)

@@ -39,7 +39,7 @@ def disk(radius: float, alias_blur: float) -> np.ndarray:
 
 
 def defocus_blur(image: Array, key: Array, rows: Rows, severity: Array | int) -> Array:
-  """Convolution with a disk, mirrored at the border.
+  """Convolves with a disk, mirrored at the border.
 
   Spelled out as shifted sums over whole rows: with three channels that is several times as fast on CPU as a
   convolution or as products of matrices. Rows above and below the center have the same weights and are added first.
@@ -88,7 +88,7 @@ _DOUBLINGS = 5
 
 
 def glass_blur(image: Array, key: Array, rows: Rows, severity: Array | int) -> Array:
-  """Blur, some rounds of replacing every pixel by a random one nearby, blur.
+  """Blurs, replaces every pixel by a random one nearby in some rounds, blurs.
 
   The authors' loop runs from the lower right to the upper left and swaps a pixel with one at an offset in [-d, d);
   since numpy's swap of two views copies one way only, a pixel takes the other's value and the other keeps its own.
@@ -111,7 +111,7 @@ def glass_blur(image: Array, key: Array, rows: Rows, severity: Array | int) -> A
 
 
 def _sources(chance: Array, height: int, width: int, reach: Array) -> Array:
-  """For each pixel, the one it takes its value from in one pass over the image, from 32 random bits each."""
+  """Returns, for each pixel, the one it takes its value from in one pass over the image, from 32 random bits each."""
   n = height * width
   y, x = jnp.arange(height)[:, None], jnp.arange(width)
   chance, span = chance.reshape(height, width), (2 * reach).astype(jnp.uint32)

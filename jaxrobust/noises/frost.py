@@ -24,7 +24,7 @@ FILES = ("frost1.png", "frost2.png", "frost3.png", "frost4.jpg", "frost5.jpg")
 
 
 def frost(image: Array, key: Array, rows: Rows, severity: Array | int, folder: str | None = None) -> Array:
-  """a x + b frost, with a random cut-out of a picture in `folder`, or a procedural texture of the image's own."""
+  """Returns a x + b frost, with a random cut-out of a picture in `folder`, or a procedural texture of the image."""
   image_weight, frost_weight, _ = choose(rows, severity)
   height, width, scale = *image.shape[:2], rows[0][2]
   if folder is None:
@@ -89,7 +89,7 @@ def load_pictures(folder: str, height: int, width: int, scale: float) -> list[np
 
 
 def _resize_axis(levels: np.ndarray, size: int, axis: int) -> np.ndarray:
-  """Linear resize without smoothing, as OpenCV's."""
+  """Resizes linearly without smoothing, as OpenCV does."""
   old = levels.shape[axis]
   position = np.clip((np.arange(size) + 0.5) * old / size - 0.5, 0, old - 1)
   low = np.floor(position).astype(int)

@@ -79,7 +79,7 @@ def through_jpeg(image: Array, quality: Array | float) -> Array:
 
 
 def jpeg_compression(image: Array, key: Array, rows: Rows, severity: Array | int) -> Array:
-  """Compression with the quality given."""
+  """Compresses with the quality given."""
   del key
   return through_jpeg(image, choose(rows, severity)[0])
 

@@ -18,7 +18,7 @@ from jaxrobust.noises.resampling import Rows, choose, filtered, zoom_matrix
 
 
 def _one_by_one(function: Callable[..., Array]) -> Callable[..., Array]:
-  """On CPUs, batches become loops: a slice at an example's own offset is copied whole, where a gather is not."""
+  """Makes batches loops on CPUs: a slice at an example's own offset is copied whole, where a gather is not."""
   looped = jax.custom_batching.sequential_vmap(function)
   return lambda *arguments: jax.lax.platform_dependent(*arguments, cpu=looped, default=function)
 
@@ -36,7 +36,7 @@ def _blur_along(padded: Array, weights: Array, dy: Array, dx: Array) -> Array:
 
 
 def blur_along(image: Array, radius: Array, sigma: Array, angle: Array, largest_radius: int) -> Array:
-  """Motion blur of an image (H, W, C) toward an angle in degrees.
+  """Blurs an image (H, W, C) by motion toward an angle in degrees.
 
   >>> line = blur_along(jnp.zeros((32, 32, 1)).at[16, 16].set(1.0), 3.0, 1.0, 0.0, 3)
   >>> bool((line[16, 10:17, 0] > 0).all()), round(float(line.sum()), 5)
@@ -55,14 +55,14 @@ def blur_along(image: Array, radius: Array, sigma: Array, angle: Array, largest_
 
 
 def motion_blur(image: Array, key: Array, rows: Rows, severity: Array | int) -> Array:
-  """Motion toward an angle between -45 and 45 degrees."""
+  """Blurs by motion toward an angle between -45 and 45 degrees."""
   radius, sigma = choose(rows, severity)
   angle = jax.random.uniform(key, minval=-45.0, maxval=45.0)
   return blur_along(image, radius, sigma, angle, _largest(rows, 0))
 
 
 def snow(image: Array, key: Array, rows: Rows, severity: Array | int) -> Array:
-  """Bleached colors, and flakes that fall from two sides: enlarged noise, thresholded, blurred by its motion."""
+  """Bleaches colors and lets flakes fall from two sides: enlarged noise, thresholded, blurred by its motion."""
   loc, scale, _, threshold, radius, sigma, share = choose(rows, severity)
   noise_key, angle_key = jax.random.split(key)
   flakes = loc + scale * jax.random.normal(noise_key, image.shape[:2])

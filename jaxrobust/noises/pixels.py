@@ -15,26 +15,26 @@ from jaxrobust.noises.resampling import Rows, choose, look_up, select
 
 
 def gaussian_noise(image: Array, key: Array, rows: Rows, severity: Array | int) -> Array:
-  """x + c z, as from a sensor in low light."""
+  """Returns x + c z, as from a sensor in low light."""
   (scale,) = choose(rows, severity)
   return image + scale * jax.random.normal(key, image.shape)
 
 
 def speckle_noise(image: Array, key: Array, rows: Rows, severity: Array | int) -> Array:
-  """x + c x z: stronger where the image is brighter."""
+  """Returns x + c x z: stronger where the image is brighter."""
   (scale,) = choose(rows, severity)
   return image * (1 + scale * jax.random.normal(key, image.shape))
 
 
 def impulse_noise(image: Array, key: Array, rows: Rows, severity: Array | int) -> Array:
-  """Salt and pepper: a share c of the values becomes 0 or 1, each channel by itself (skimage's `s&p`)."""
+  """Strews salt and pepper: a share c of the values becomes 0 or 1, each channel by itself (skimage's `s&p`)."""
   (share,) = choose(rows, severity)
   chance = jax.random.uniform(unrolled(key), image.shape)
   return jnp.where(chance < share / 2, 1.0, jnp.where(chance < share, 0.0, image))
 
 
 def shot_noise(image: Array, key: Array, rows: Rows, severity: Array | int) -> Array:
-  """Poisson(c x) / c: light arrives in c photons at most.
+  """Returns Poisson(c x) / c: light arrives in c photons at most.
 
   Inverts the distribution function, tabulated for the 256 gray levels, by bisection: exact for 8-bit images (as
   the authors' are), and without the rejections that make a batch wait for its unluckiest value.
@@ -55,7 +55,7 @@ def shot_noise(image: Array, key: Array, rows: Rows, severity: Array | int) -> A
 
 
 def _poisson_distribution(photons: float, bits: int) -> np.ndarray:
-  """P(count <= k) for each of the 256 gray levels and k < 2**bits."""
+  """Returns P(count <= k) for each of the 256 gray levels and k < 2**bits."""
   counts = np.arange(2**bits)
   mean = photons * np.arange(256)[:, None] / 255
   log_factorial = np.cumsum(np.log(np.maximum(counts, 1)))

@@ -121,12 +121,12 @@ def filtered(image: Array, make: Callable[[int, int], np.ndarray], severities: i
 
 
 def gaussian(image: Array, sigmas: Sequence[float], severity: Array | int) -> Array:
-  """Gaussian blur with one of some sigmas; outer pixels are repeated (skimage.filters.gaussian)."""
+  """Blurs by one of some sigmas; outer pixels are repeated (skimage.filters.gaussian)."""
   return filtered(image, lambda s, size: filter_matrix(gaussian_taps(sigmas[s]), size, nearest), len(sigmas), severity)
 
 
 def look_up(values: Array, index: Array) -> Array:
-  """values[index] for indices known to be inside: without the checks, several times as fast on CPU."""
+  """Returns values[index] for indices known to be inside: without the checks, several times as fast on CPU."""
   return values.at[index].get(mode="promise_in_bounds")
 
 

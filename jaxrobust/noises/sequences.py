@@ -83,7 +83,7 @@ def make_sequence(name: str, table: int = 224) -> Sequence:
 
 
 def num_frames(name: str, table: int) -> int:
-  """31, but for translations, and for CIFAR-P's motion blur."""
+  """Returns 31, but for translations, and for CIFAR-P's motion blur."""
   return {("translate", 224): 41, ("translate", 32): 16, ("motion_blur", 32): 21}.get((name, table), 31)
 
 

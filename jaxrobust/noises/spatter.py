@@ -22,7 +22,7 @@ _WEAK, _STRONG = 50, 150  # Gradients of Canny edges.
 
 
 def spatter(image: Array, key: Array, rows: Rows, severity: Array | int) -> Array:
-  """Blurred noise above a threshold is liquid: pale and shaded water, or plain brown mud."""
+  """Turns blurred noise above a threshold into liquid: pale and shaded water, or plain brown mud."""
   loc, scale, _, threshold, strength, mud = choose(rows, severity)
   noise = loc + scale * jax.random.normal(key, image.shape[:2])
   liquid = gaussian(noise, [row[2] for row in rows], severity)
@@ -37,12 +37,12 @@ def spatter(image: Array, key: Array, rows: Rows, severity: Array | int) -> Arra
 
 
 def with_water(image: Array, liquid: Array, strength: Array | float) -> Array:
-  """Water of a given depth (H, W) over an image."""
+  """Puts water of a given depth (H, W) over an image."""
   return image + strength * _shade(liquid)[..., None] * jnp.array(_WATER)
 
 
 def _shade(liquid: Array) -> Array:
-  """Liquid in [0, 1], embossed by its distance from the drops' edges."""
+  """Returns liquid in [0, 1], embossed by its distance from the drops' edges."""
   levels = jnp.mod(jnp.floor(liquid * 255), 256)
   distance = jnp.floor(_mean3(_distance(canny(levels))))
   distance = _equalize(distance.astype(jnp.int32))
@@ -52,7 +52,7 @@ def _shade(liquid: Array) -> Array:
 
 
 def _correlate3(plane: Array, taps: tuple[tuple[int, ...], ...]) -> Array:
-  """3x3 correlation; mirrors at the outer pixels' centers."""
+  """Correlates 3x3; mirrors at the outer pixels' centers."""
   height, width = plane.shape
   padded = jnp.pad(plane, 1, mode="reflect")
   total = jnp.zeros_like(plane)
@@ -68,7 +68,7 @@ def _mean3(plane: Array) -> Array:
 
 
 def canny(levels: Array) -> Array:
-  """Canny edges of a plane of levels: ridges of the gradient above 150, and those above 50 connected to them."""
+  """Finds Canny edges of a plane of levels: ridges of the gradient above 150, and those above 50 connected to them."""
   padded = jnp.pad(levels, 1, mode="edge")
   height, width = levels.shape
   view = lambda i, j: padded[1 + i : 1 + i + height, 1 + j : 1 + j + width]
@@ -102,7 +102,7 @@ def _connected(seeds: Array, allowed: Array) -> Array:
 
 
 def _distance(edges: Array) -> Array:
-  """Euclidean distance of each pixel to the nearest edge, at most 20: one axis after the other."""
+  """Returns the Euclidean distance of each pixel to the nearest edge, at most 20: one axis after the other."""
   far = float(_FARTHEST**2)
   height, width = edges.shape
   squares = jnp.where(edges, 0.0, far)
@@ -117,7 +117,7 @@ def _distance(edges: Array) -> Array:
 
 
 def _equalize(levels: Array) -> Array:
-  """Histogram equalization of integers from 0 to 20 to levels up to 255."""
+  """Equalizes the histogram of integers from 0 to 20 to levels up to 255."""
   counts = (levels[..., None] == jnp.arange(_FARTHEST + 1)).sum((0, 1))
   first = counts[jnp.argmax(counts > 0)]
   below = jnp.cumsum(counts) - first

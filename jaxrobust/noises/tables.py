@@ -39,7 +39,7 @@ def _column(*values: float) -> Rows:
 
 
 def _factors(*ranges: tuple[float, float]) -> Rows:
-  """Zoom factors from 1 to a last one (exclusive up to rounding) in steps."""
+  """Returns zoom factors from 1 to a last one (exclusive up to rounding) in steps."""
   return tuple(tuple(float(f) for f in np.arange(1, stop, step)) for stop, step in ranges)
 
 

@@ -99,7 +99,7 @@ class Forecast:
 
   @property
   def cost(self) -> float:
-    """US dollars."""
+    """Returns US dollars."""
     return self.hours * self.count * self.price
 
   def line(self) -> str:

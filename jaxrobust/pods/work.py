@@ -54,7 +54,7 @@ class PodNetwork:
 
   @property
   def arithmetic(self) -> str:
-    """The precision whose passes a chip makes."""
+    """Returns the precision whose passes a chip makes."""
     return "bfloat16" if self.dtype == "bfloat16" else self.precision
 
   def classifier(self) -> Classifier:

@@ -16,7 +16,7 @@ _LOCK, _SOURCES = ".report.lock", ".report.json"
 
 @contextlib.contextmanager
 def only_writer(out: Path, roots: Sequence[str]) -> Iterator[list[str]]:
-  """Context of the one process that writes a report to a folder; gives problems that its readers should know.
+  """Opens the context of the one process that writes a report to a folder; gives problems that its readers should know.
 
   Two reports that are written at once would leave a page of both. The system takes the lock from a process that dies.
 

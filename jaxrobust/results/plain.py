@@ -29,7 +29,7 @@ class Difference(NamedTuple):
 
 
 def plain(value: Any, where: str, *, null_for_nan: bool) -> Any:
-  """A copy of `value` made only of dict, list, str, int, float, bool and None.
+  """Copies `value`, made only of dict, list, str, int, float, bool and None.
 
   A float that is not finite becomes None where nothing compares it (a mean over no
   example is a legitimate nothing), and is refused in a configuration: a NaN there never
@@ -60,7 +60,7 @@ def plain(value: Any, where: str, *, null_for_nan: bool) -> Any:
 
 
 def dumps(value: Any) -> str:
-  """The one text of a plain value, ending with a newline.
+  """Returns the one text of a plain value, ending with a newline.
 
   Example:
     >>> print(dumps({"b": 1, "a": [True, None]}), end="")
@@ -76,7 +76,7 @@ def dumps(value: Any) -> str:
 
 
 def differences(left: Any, right: Any, key: str = "") -> Iterator[Difference]:
-  """Every leaf at which two plain values differ, under its dotted key, in sorted order.
+  """Yields every leaf at which two plain values differ, under its dotted key, in sorted order.
 
   Numbers are compared by value (2 equals 2.0, which decide the same verdict), but True is not 1.
 
@@ -100,7 +100,7 @@ def differences(left: Any, right: Any, key: str = "") -> Iterator[Difference]:
 
 
 def describe(found: list[Difference], left: str = "stored", right: str = "asked") -> str:
-  """The first differences as one readable line, and how many more there are.
+  """Returns the first differences as one readable line, and how many more there are.
 
   Example:
     >>> describe([Difference("attack.num_steps", "20", "40")])

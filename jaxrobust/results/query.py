@@ -40,7 +40,7 @@ SET lock_configuration = true;
 
 
 def connect(root: str | os.PathLike, files: bool = False) -> Any:
-  """A DuckDB connection with the tables `cells`, `metrics` and `findings` of a folder; `files` lets it reach beyond."""
+  """Opens DuckDB with the tables `cells`, `metrics` and `findings` of a folder; `files` lets it reach beyond."""
   duckdb = require("duckdb", "report", _PURPOSE)
   pa = require("pyarrow", "report", _PURPOSE)
   index = build_index(root)
@@ -63,7 +63,7 @@ def connect(root: str | os.PathLike, files: bool = False) -> Any:
 
 
 def query(root: str | os.PathLike, sql: str, files: bool = False) -> Any:
-  """The answer to a query over the results of a folder or address, as a pandas data frame.
+  """Returns the answer to a query over the results of a folder or address, as a pandas data frame.
 
   Args:
     files: whether the query may read and write files; for queries that you would run as a program of your own.
@@ -81,12 +81,12 @@ def query(root: str | os.PathLike, sql: str, files: bool = False) -> Any:
 
 
 def frame(root: str | os.PathLike) -> Any:
-  """All cells of a folder or address, as a pandas data frame."""
+  """Returns all cells of a folder or address, as a pandas data frame."""
   return query(root, "SELECT * FROM cells ORDER BY path")
 
 
 def _metrics(pa: Any, folder: Folder, damaged: list[tuple[str, str]]) -> Any:
-  """The numbers of all summaries; what is wrong with others is added to `damaged`."""
+  """Returns the numbers of all summaries; what is wrong with others is added to `damaged`."""
   types = {"VARCHAR": pa.string(), "BIGINT": pa.int64(), "DOUBLE": pa.float64(), "BOOLEAN": pa.bool_()}
   found = read_summaries(folder, lambda path, reason: damaged.append((path, reason)))
   rows = [row for summary in found for row in metric_rows(summary)]
@@ -120,5 +120,5 @@ def _plain(value: Any) -> str | None:
 
 
 def _reason(error: Exception) -> str:
-  """DuckDB's message without its drawing of the place."""
+  """Returns DuckDB's message without its drawing of the place."""
   return first_line(error).removesuffix(".")

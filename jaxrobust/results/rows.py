@@ -114,7 +114,7 @@ _PUBLISHED = ("name", "authors", "venue", "link", "footnote", "reported")
 
 
 def published_as(provenance: Mapping[str, Any]) -> dict[str, Any]:
-  """What whoever published a number says of its model: paper, authors, venue, link, extra data, unreliable or not."""
+  """Returns what a number's publisher says of its model: paper, authors, venue, link, extra data, unreliable or not."""
   about = provenance.get("model")
   if not isinstance(about, Mapping):
     return {}

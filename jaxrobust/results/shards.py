@@ -83,7 +83,7 @@ def merge_shards(paths: Sequence[str | Path], summarize: Summarize) -> Result:
 
 
 def merge_results(ordered: Sequence[Path], shards: Sequence[Result], summarize: Summarize) -> Result:
-  """`merge_shards` for shards that are already read; the paths are for messages."""
+  """Does `merge_shards` for shards that are already read; the paths are for messages."""
   if not shards:
     raise InputError("there are no shards to merge")
   first = shards[0]

@@ -15,7 +15,7 @@ SHAPE = (6, 6, 3)
 
 @jax.custom_vjp
 def _poisoned(images: Array, thresholds: Array) -> Array:
-  """The identity; its gradient is NaN where the first pixel is above a threshold, 0 where the next is below another."""
+  """Returns the images; the gradient is NaN where the first pixel is above a threshold, 0 where the next is below."""
   return images
 
 

@@ -62,7 +62,7 @@ class Checkpoints:
       raise StorageError(f"cannot write a checkpoint to {self.folder}: {first_line(error)}") from None
 
   def restore(self, template: Any, shardings: Any) -> tuple[int, Any, list[float]] | None:
-    """Step, state laid out as `shardings`, and window of the newest checkpoint that can be read; None where none is."""
+    """Reads step, state laid out as `shardings`, and window of the newest checkpoint that can be read, or None."""
     target = jax.tree.map(
       lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding), template, shardings
     )

@@ -39,7 +39,7 @@ class _CoupledApply:
 
 
 def coupled_classifier(classifier: Classifier, module: nn.Module, key: Array) -> Classifier:
-  """`classifier`, a module in evaluation mode, in training mode; `key` is for dropout."""
+  """Returns `classifier`, a module in evaluation mode, in training mode; `key` is for dropout."""
   variables = {**classifier.variables, "dropout": jax.random.key_data(key)}
   return dataclasses.replace(classifier, variables=variables, apply=_CoupledApply(module, classifier.apply.dtype))  # type: ignore[attr-defined]
 
@@ -97,7 +97,7 @@ def _together(module: nn.Module, dtype: Any) -> Callable[[Any, Array], Array]:
 
 
 def _over_the_batch(function: Callable[..., tuple[Array, list[Array]]]) -> Callable[..., tuple[Array, list[Array]]]:
-  """`function(shared, *rows) -> (rows, shared)` that `vmap` calls once, with the rows of all images as one batch."""
+  """Makes `vmap` call `function(shared, *rows) -> (rows, shared)` once, with the rows of all images as one batch."""
   together = custom_vmap(function)
 
   @together.def_vmap

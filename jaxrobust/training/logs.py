@@ -101,7 +101,7 @@ class LogWindow:
 
   @property
   def sums(self) -> list[float]:
-    """Plain numbers, without loss of a bit, for `LogWindow(sums)`; reading them waits for the step."""
+    """Returns plain numbers, without loss of a bit, for `LogWindow(sums)`; reading them waits for the step."""
     return [float(leaf) for leaf in jax.tree.leaves(self._metrics)]
 
   def add(self, metrics: clu_metrics.Collection, waited: float) -> None:
@@ -111,7 +111,7 @@ class LogWindow:
 
   @contextlib.contextmanager
   def paused(self) -> Iterator[None]:
-    """Time that no step takes."""
+    """Leaves out time that no step takes."""
     start = time.monotonic()
     try:
       yield

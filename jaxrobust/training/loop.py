@@ -215,7 +215,7 @@ def _check(report: dict[str, Any], step: int, state: TrainState) -> None:
 
 
 def _validate_epoch(run: Run, state: TrainState, step: int) -> None:
-  """After an epoch: scores on the held-out examples; the best epoch's weights are kept.
+  """Adds scores on the held-out examples after an epoch; the best epoch's weights are kept.
 
   Training with a single step is watched in any case, on examples that it trains on where none are held out.
   """

@@ -62,7 +62,7 @@ def find_differences(names: list[str], digests: np.ndarray) -> list[str]:
 
 
 def _digest(name: str, value: Any) -> list[int]:
-  """In pieces of 16 bits: JAX cuts wider integers off."""
+  """Hashes in pieces of 16 bits: JAX cuts wider integers off."""
   text = json.dumps([name, value], sort_keys=True)
   return np.frombuffer(hashlib.sha256(text.encode()).digest()[:8], "<u2").astype(np.int32).tolist()
 

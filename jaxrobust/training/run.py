@@ -55,7 +55,7 @@ class Run:
     return jax.process_index() == 0
 
   def epoch_of(self, step: int) -> int:
-    """Finished epochs after `step` steps."""
+    """Returns the finished epochs after `step` steps."""
     return step * self.config.batch_size // self.train_size
 
 

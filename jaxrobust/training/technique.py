@@ -104,7 +104,7 @@ Margin = Callable[[Array, Array], Array]
 
 
 def no_margin(logits: Array, targets: Array) -> Array:
-  """No margin: a classification loss sees the logits as they are."""
+  """Leaves the logits alone: a classification loss sees them as they are."""
   del targets
   return logits
 
@@ -170,7 +170,7 @@ class Technique:
 
   @property
   def classifiers(self) -> tuple[str, ...]:
-    """Frozen networks that it asks, folders or zoo names; found in `context.frozen_models` by name."""
+    """Names frozen networks that it asks, folders or zoo names; found in `context.frozen_models` by name."""
     return ()
 
   @property
@@ -224,7 +224,7 @@ class Objective(Technique):
     return ()
 
   def craft(self, batch: Batch, context: Context) -> Any:
-    """Found once per update, before the loss and without gradient: `context.crafted`."""
+    """Finds, once per update, before the loss and without gradient, what is `context.crafted`."""
     del batch, context
 
   def loss(self, network: Network, batch: Batch, context: Context) -> Losses:

@@ -116,10 +116,10 @@ def test_near_misses_are_named():
 @pytest.mark.parametrize(
   ("name", "parameters", "reason"),
   [
-    ("bim", {"num_steps": 0}, "num_steps must be a whole number of at least 1, got 0"),
-    ("autoattack", {"queries": -5}, "queries must be a whole number of at least 1, got -5"),
-    ("pgd", {"num_steps": True}, "num_steps must be a whole number of at least 1, got True"),
-    ("cw", {"steps": 2.5}, "steps must be a whole number of at least 1, got 2.5"),
+    ("bim", {"num_steps": 0}, "num_steps must be an integer of at least 1, got 0"),
+    ("autoattack", {"queries": -5}, "queries must be an integer of at least 1, got -5"),
+    ("pgd", {"num_steps": True}, "num_steps must be an integer of at least 1, got True"),
+    ("cw", {"steps": 2.5}, "steps must be an integer of at least 1, got 2.5"),
     ("pgd", {"step_size": "abc"}, "step_size must be a number of at least 0, got 'abc'"),
     ("pgd", {"step_size": -1}, "step_size must be a number of at least 0, got -1"),
     ("pgd", {"step_size": 0}, "step_size must be more than 0, got 0"),
@@ -129,7 +129,7 @@ def test_near_misses_are_named():
     ("pgd", {"random_start": "maybe"}, "random_start must be true or false, got 'maybe'"),
     ("deepfool", {"refine": 1}, "refine must be true or false, got 1"),
     ("pgd", {"loss": 3}, "loss must be a name, got 3"),
-    ("ddn", {"num_steps": None}, "num_steps must be a whole number of at least 1, got None"),
+    ("ddn", {"num_steps": None}, "num_steps must be an integer of at least 1, got None"),
     (5, {}, "an attack is made by its name, such as 'pgd', got 5"),
   ],
 )

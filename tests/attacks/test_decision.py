@@ -123,7 +123,7 @@ def test_every_attack_has_a_small_state_and_makes_no_draw_in_init():
 def test_norms_and_queries_are_checked():
   with pytest.raises(UnknownNameError, match="l2"):
     Boundary(norm="linf")
-  with pytest.raises(InputError, match="queries must be a whole number of at least 1, got 0"):
+  with pytest.raises(InputError, match="queries must be an integer of at least 1, got 0"):
     HopSkipJump(queries=0)
 
 

@@ -51,7 +51,7 @@ def test_the_budget_of_every_attack_by_queries_is_called_queries(name):
     assert queries - attack.cost.forward - at_the_end < attack.num_steps * attack.cost.forward <= queries
     assert f"-{attack_name(attack)}-{queries}" in attack_id(attack)
   assert "queries" in [p.name for p in describe_attack(name).parameters]
-  with pytest.raises(InputError, match="queries must be a whole number of at least 1, got 0"):
+  with pytest.raises(InputError, match="queries must be an integer of at least 1, got 0"):
     make_attack(name, queries=0)
 
 

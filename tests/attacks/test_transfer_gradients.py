@@ -180,7 +180,7 @@ def test_ids_and_configs_name_the_parameters_of_pieces():
     ("dim", {"smallest": 0.0}, r"smallest in \(0, 1\]"),
     ("admix", {"mixed": 9}, "mixed must be at most 8"),
     ("vmi-fgsm", {"norm": "l1"}, "unknown norm 'l1'"),
-    ("si-ni-fgsm", {"scales": 0}, "scales must be a whole number of at least 1, got 0"),
+    ("si-ni-fgsm", {"scales": 0}, "scales must be an integer of at least 1, got 0"),
   ],
 )
 def test_what_means_nothing_is_refused(name, parameters, reason):

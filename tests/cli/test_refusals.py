@@ -38,7 +38,7 @@ from tests.cli.calling import TINY, call, cells, refused
     ("unknown attack 'pgdd'; did you mean 'pgd'", ["attack", "--model=nowhere", "--attack=pgdd"]),
     ("unknown parameter of attack 'pgd' 'stepsize'", ["attack", "--model=nowhere", "--options.stepsize=3"]),
     ("unknown norm 'l3'; did you mean", ["attack", "--model=nowhere", "--options.norm=l3"]),
-    ("num_steps must be a whole number of at least 1, got 0", ["attack", "--model=nowhere", "--options.num_steps=0"]),
+    ("num_steps must be an integer of at least 1, got 0", ["attack", "--model=nowhere", "--options.num_steps=0"]),
     ("random_start must be true or false, got 'maybe'", ["attack", "--model=nowhere", "--options.random_start=maybe"]),
     ("unknown dataset 'digit32'; did you mean 'digits32'", ["attack", "--model=nowhere", "--data=digit32"]),
     ("digits32 has 500 examples; cannot take the first 501", ["attack", "--model=nowhere", "--n=501"]),

@@ -228,8 +228,8 @@ def test_what_contradicts_itself_is_refused(changes, texts):
   ("step", "texts"),
   [
     (lambda self, model, p, s: (s, jr.Probe(p.image, model(p.image))), ["missing", "queries"]),
-    (lambda self, model, p, s: (s, jr.Probe(p.image, model(p.image), None)), ["Probe.queries is one whole number"]),
-    (lambda self, model, p, s: (s, jr.Probe(p.image, model(p.image), 1.5)), ["Probe.queries is one whole number"]),
+    (lambda self, model, p, s: (s, jr.Probe(p.image, model(p.image), None)), ["Probe.queries is one integer"]),
+    (lambda self, model, p, s: (s, jr.Probe(p.image, model(p.image), 1.5)), ["Probe.queries is one integer"]),
     (lambda self, model, p, s: (s, jr.Probe(p.image[0], model(p.image), 1)), ["Probe.image has the shape (4, 3)"]),
     (
       lambda self, model, p, s: (s, jr.Probe(p.image, model(p.image)[0], 1)),

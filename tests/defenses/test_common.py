@@ -139,7 +139,7 @@ def test_fingerprints_tell_defenses_and_their_parameters_apart():
     ("jpg", "did you mean 'jpeg'"),
     ("jpeg,qality=3", "did you mean 'quality'"),
     ("jpeg,quality=0", "from 1 to 100"),
-    ("jpeg,quality=7.5", "whole number"),
+    ("jpeg,quality=7.5", "an integer"),
     ("jpeg,75", "name=value"),
     ("bit-depth,levels=1", "2 to 256"),
     ("r&p,smallest=2", r"\(0, 1\]"),

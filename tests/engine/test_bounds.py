@@ -16,14 +16,14 @@ CASES = [
   ({"eps": 8}, "did you mean 8/255"),
   ({"budgets": ["4/255", 8]}, "did you mean 8/255"),
   ({"eps": "1e999999999"}, "is not a number or a fraction"),
-  ({"seed": "a"}, "the seed must be a whole number, got 'a'"),
-  ({"seed": None}, "the seed must be a whole number, got None"),
-  ({"seed": 1.5}, "the seed must be a whole number, got 1.5"),
-  ({"restarts": 1.5}, "restarts must be a whole number, got 1.5"),
+  ({"seed": "a"}, "the seed must be an integer, got 'a'"),
+  ({"seed": None}, "the seed must be an integer, got None"),
+  ({"seed": 1.5}, "the seed must be an integer, got 1.5"),
+  ({"restarts": 1.5}, "restarts must be an integer, got 1.5"),
   ({"restarts": 10**9}, "restarts must be at most"),
-  ({"batch_size": 1.5}, "the batch size must be a whole number, got 1.5"),
+  ({"batch_size": 1.5}, "the batch size must be an integer, got 1.5"),
   ({"batch_size": 2**40}, "the batch size must be at most"),
-  ({"samples": 2.5}, "samples must be a whole number, got 2.5"),
+  ({"samples": 2.5}, "samples must be an integer, got 2.5"),
 ]
 
 

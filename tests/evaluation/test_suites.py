@@ -168,7 +168,7 @@ def test_another_number_of_queries_is_asked_for_by_name(suite):
   usual = titles(suite, "cifar10")
   assert found == [title.replace("-20000", "-2000") for title in usual] and found != usual
   assert asked.setting.suffix == "-2000-queries"
-  for text, reason in (("queries=", "needs a whole number"), ("queries=2e3", "got '2e3'"), ("queries=0", "at least 1")):
+  for text, reason in (("queries=", "needs an integer"), ("queries=2e3", "got '2e3'"), ("queries=0", "at least 1")):
     with pytest.raises(InputError, match=reason):
       make_suite(f"{suite},{text}", Setting("cifar10"))
   with pytest.raises(InputError, match="suite 'oodrb' has no option 'queries'"):

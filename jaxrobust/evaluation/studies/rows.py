@@ -138,8 +138,8 @@ def held_out(log: Sequence[Mapping[str, Any]]) -> dict[str, dict[float, float]]:
   >>> held_out([{"step": 9, "loss": 1.0}, {"step": 9, "epoch": 1, "clean": 0.5, "robust": 0.25}])
   {'clean': {1.0: 0.5}, 'robust': {1.0: 0.25}}
   """
-  looks = [entry for entry in log if all(isinstance(entry.get(key), int | float) for key in ("epoch", *HELD_OUT))]
-  return {name: {float(entry["epoch"]): float(entry[name]) for entry in looks} for name in HELD_OUT}
+  validations = [entry for entry in log if all(isinstance(entry.get(key), int | float) for key in ("epoch", *HELD_OUT))]
+  return {name: {float(entry["epoch"]): float(entry[name]) for entry in validations} for name in HELD_OUT}
 
 
 def _mean_curve(curves: Sequence[Mapping[float, float]]) -> list[tuple[float, float]]:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _FILES = ("basic", "ares", "ares_bench", "ares_defenses", "nas_cell", "oodrb", "robustart", "sensitivity", "unforeseen")
 OPTIONS = ("small", "generated", "scaled")
-# Options with a whole number, which only some suites take (`Suite.numbers`).
+# Options with an integer, which only some suites take (`Suite.numbers`).
 NUMBERS = ("queries",)
 MOST_QUERIES = 10_000_000
 # The usual budgets of CIFAR-10 (RobustBench; AutoAttack's for l1), where neither a suite nor a user says another.
@@ -247,7 +247,7 @@ def _option(suite: str, word: str) -> tuple[str, Any]:
   key, _, text = word.partition("=")
   if key in NUMBERS:
     if not text.isdecimal() or not text.isascii():
-      raise InputError(f"option {key} of suite {suite!r} needs a whole number, as {key}=2000, got {text!r}")
+      raise InputError(f"option {key} of suite {suite!r} needs an integer, as {key}=2000, got {text!r}")
     check_count(int(text[:20]), key, MOST_QUERIES)
     return key, int(text)
   if word not in OPTIONS:

@@ -31,7 +31,7 @@ class Committee(nn.Module):
 
   @property
   def evaluation_rngs(self) -> tuple[str, ...]:
-    """The streams that a member draws from in evaluation too."""
+    """Returns the streams that a member draws from in evaluation too."""
     return tuple(getattr(make_model(self.base, self.num_classes), "evaluation_rngs", ()))
 
   def __call__(self, x: Array, train: bool = False, each: bool = False) -> Array:

@@ -31,7 +31,7 @@ class Design(NamedTuple):
   half_up: bool = False
 
   def stages(self) -> list[tuple[int, int, int]]:
-    """(width, blocks, group width) of each stage.
+    """Returns (width, blocks, group width) of each stage.
 
     >>> Design(24.48, 24, 2.54, 22, 16).stages()
     [(32, 1, 16), (64, 2, 16), (160, 7, 16), (384, 12, 16)]

@@ -24,7 +24,7 @@ _norm = functools.partial(layer_norm, epsilon=1e-5)
 
 
 def relative_positions(window: int) -> np.ndarray:
-  """For each pair of tokens in a window, the row of the bias table that belongs to their offset.
+  """Returns, for each pair of tokens in a window, the row of the bias table that belongs to their offset.
 
   >>> relative_positions(2)[0]
   array([4, 3, 1, 0])
@@ -35,7 +35,7 @@ def relative_positions(window: int) -> np.ndarray:
 
 
 def shift_mask(height: int, width: int, window: int, shift: int) -> np.ndarray:
-  """(windows, tokens, tokens): −100 between tokens that only the cyclic shift made neighbors, else 0.
+  """Returns (windows, tokens, tokens): −100 between tokens that only the cyclic shift made neighbors, else 0.
 
   >>> shift_mask(4, 4, 2, 1)[:, 0].min(-1)
   array([   0., -100., -100., -100.], dtype=float32)
@@ -99,7 +99,7 @@ class SwinBlock(nn.Module):
 
 
 def merge_patches(x: Array) -> Array:
-  """2×2 neighbors side by side in the channels, columns before rows."""
+  """Puts 2×2 neighbors side by side in the channels, columns before rows."""
   batch, height, width, features = x.shape
   grid = x.reshape(batch, height // 2, 2, width // 2, 2, features)
   return grid.transpose(0, 1, 3, 4, 2, 5).reshape(batch, height // 2, width // 2, 4 * features)

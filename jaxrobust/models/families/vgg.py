@@ -38,7 +38,7 @@ class VGG(nn.Module):
 
   @property
   def evaluation_rngs(self) -> tuple[str, ...]:
-    """The streams that it draws from in evaluation too."""
+    """Returns the streams that it draws from in evaluation too."""
     return ("noise",) if any(self.noise) else ()
 
   @nn.compact

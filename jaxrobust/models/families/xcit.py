@@ -34,7 +34,7 @@ def fourier_positions(height: int, width: int, features: int = 32) -> np.ndarray
 
 
 def _unit(x: Array) -> Array:
-  """Unit length over tokens, in float32, with a length below 1e-12 left as it is."""
+  """Scales tokens to unit length, in float32, with a length below 1e-12 left as it is."""
   square = jnp.sum(jnp.square(x.astype(jnp.float32)), axis=-1, keepdims=True)
   return (x * lax.rsqrt(jnp.maximum(square, 1e-24))).astype(x.dtype)
 

@@ -24,17 +24,17 @@ def dense(features: int, name: str, use_bias: bool = True) -> nn.Dense:
 
 
 def split_heads(x: Array, parts: int, heads: int) -> Array:
-  """(batch, tokens, parts · heads · channels) to (parts, batch, heads, tokens, channels)."""
+  """Turns (batch, tokens, parts · heads · channels) into (parts, batch, heads, tokens, channels)."""
   return x.reshape(*x.shape[:2], parts, heads, -1).transpose(2, 0, 3, 1, 4)
 
 
 def merge_heads(x: Array) -> Array:
-  """(batch, heads, tokens, channels) to (batch, tokens, heads · channels)."""
+  """Turns (batch, heads, tokens, channels) into (batch, tokens, heads · channels)."""
   return x.transpose(0, 2, 1, 3).reshape(x.shape[0], x.shape[2], -1)
 
 
 def attend(query: Array, key: Array, value: Array, scale: float, bias: Array | None = None) -> Array:
-  """softmax(scale · q kᵀ + bias) v for (batch, heads, tokens, channels).
+  """Returns softmax(scale · q kᵀ + bias) v for (batch, heads, tokens, channels).
 
   A bias of (windows, heads, queries, keys) repeats over the batch, whose windows run fastest.
   """
@@ -136,7 +136,7 @@ class TokenPerformer(nn.Module):
 
   @nn.compact
   def __call__(self, x: Array, train: bool = False, parallel: Array | float = 0.0) -> Array:
-    """`parallel` is added to the attention's output, before the MLP."""
+    """Applies the block; `parallel` is added to the attention's output, before the MLP."""
     features = self.features
     kqv = dense(3 * features, "kqv")(layer_norm("norm1", 1e-5)(x))
     key, query, value = jnp.split(kqv, 3, axis=-1)

@@ -30,12 +30,12 @@ def pair(value: Pair) -> tuple[int, int]:
 
 
 def batch_norm(train: bool, name: str, epsilon: float = 1e-5, momentum: float = 0.1) -> nn.BatchNorm:
-  """Batch normalization with PyTorch's constants (flax counts momentum the other way round)."""
+  """Makes batch normalization with PyTorch's constants (flax counts momentum the other way round)."""
   return nn.BatchNorm(use_running_average=not train, momentum=1 - momentum, epsilon=epsilon, name=name)
 
 
 def layer_norm(name: str, epsilon: float = 1e-6) -> nn.LayerNorm:
-  """Layer normalization over channels; the variance is computed as PyTorch does, from centered values."""
+  """Makes layer normalization over channels; the variance is computed as PyTorch does, from centered values."""
   return nn.LayerNorm(epsilon=epsilon, use_fast_variance=False, name=name)
 
 
@@ -106,7 +106,7 @@ def flatten(x: Array) -> Array:
 
 
 def max_pool(x: Array, size: Pair, stride: Pair, padding: Pair = 0, ceil_mode: bool = False) -> Array:
-  """PyTorch's MaxPool2d: padding never wins.
+  """Pools as PyTorch's MaxPool2d: padding never wins.
 
   >>> max_pool(jnp.ones((1, 6, 6, 1)), 3, 2, ceil_mode=True).shape
   (1, 3, 3, 1)
@@ -118,7 +118,7 @@ def max_pool(x: Array, size: Pair, stride: Pair, padding: Pair = 0, ceil_mode: b
 def avg_pool(
   x: Array, size: Pair, stride: Pair, padding: Pair = 0, ceil_mode: bool = False, count_padding: bool = True
 ) -> Array:
-  """PyTorch's AvgPool2d; `count_padding` is its `count_include_pad`.
+  """Pools as PyTorch's AvgPool2d; `count_padding` is its `count_include_pad`.
 
   >>> float(avg_pool(jnp.ones((1, 2, 2, 1)), 3, 1, 1)[0, 0, 0, 0]).__round__(4)
   0.4444
@@ -135,7 +135,7 @@ def avg_pool(
 
 
 def adaptive_avg_pool(x: Array, size: Pair) -> Array:
-  """PyTorch's AdaptiveAvgPool2d: output cell i averages positions floor(iN/size) to ceil((i+1)N/size).
+  """Pools as PyTorch's AdaptiveAvgPool2d: output cell i averages positions floor(iN/size) to ceil((i+1)N/size).
 
   >>> adaptive_avg_pool(jnp.ones((1, 7, 7, 2)), 3).shape
   (1, 3, 3, 2)

@@ -46,7 +46,7 @@ def round_channels(channels: float, multiplier: float = 1.0) -> int:
 
 
 def same_padding(shape: tuple[int, ...], size: int, stride: int) -> Padding:
-  """TensorFlow's padding, which puts the odd pixel at the far side."""
+  """Pads as TensorFlow does, with the odd pixel at the far side."""
   total = [max((-(-length // stride) - 1) * stride + size - length, 0) for length in shape[1:3]]
   rows, columns = ((side // 2, side - side // 2) for side in total)
   return rows, columns

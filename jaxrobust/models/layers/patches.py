@@ -36,7 +36,7 @@ def patchify(images: Array, size: int) -> Array:
 
 
 def sine_positions(rows: int, columns: int, features: int) -> np.ndarray:
-  """(rows · columns, features): sines and cosines of both coordinates at frequencies from 1 down to 1/10,000.
+  """Returns (rows · columns, features): sines and cosines of both coordinates at frequencies from 1 down to 1/10,000.
 
   >>> sine_positions(2, 3, 8).shape
   (6, 8)

@@ -45,14 +45,14 @@ def _blocks(names: frozenset[str]) -> list[str]:
 
 
 def _units(prefix: str, names: frozenset[str]) -> list[tuple[str, str]]:
-  """(convolution, batch norm) of a block in order; without expansion timm counts from the depthwise one."""
+  """Returns (convolution, batch norm) of a block in order; without expansion timm counts from the depthwise one."""
   if f"{prefix}conv_pwl.weight" in names:
     return [("conv_pw", "bn1"), ("conv_dw", "bn2"), ("conv_pwl", "bn3")]
   return [("conv_dw", "bn1"), ("conv_pw", "bn2")]
 
 
 def _efficientnet_pytorch(name: str, names: frozenset[str]) -> str:
-  """lukemelas/EfficientNet-PyTorch and its Lite port: blocks numbered through, names with underscores."""
+  """Reads lukemelas/EfficientNet-PyTorch and its Lite port: blocks numbered through, names with underscores."""
   match = re.match(r"(.*?)\b_blocks\.(\d+)\.(.*)$", name)
   if match is None:
     for theirs, ours in (("_conv_stem", "conv_stem"), ("_bn0", "bn1"), ("_conv_head", "conv_head"), ("_bn1", "bn2")):
@@ -72,7 +72,7 @@ def _efficientnet_pytorch(name: str, names: frozenset[str]) -> str:
 
 
 def _torchvision_inverted(name: str, names: frozenset[str]) -> str:
-  """torchvision's MobileNets and EfficientNets: everything is a number in `features`."""
+  """Reads torchvision's MobileNets and EfficientNets: everything is a number in `features`."""
   match = re.match(r"(.*?)\bfeatures\.(\d+)\.(?:(\d+)\.)?(?:conv|block)\.([\d.]+|\d+\.fc[12])\.(\w+)$", name)
   if match is None:
     name = re.sub(r"\bfeatures\.0\.0\.", "conv_stem.", name)
@@ -100,14 +100,14 @@ def _torchvision_inverted(name: str, names: frozenset[str]) -> str:
 
 
 def _swin_by_its_authors(name: str, names: frozenset[str]) -> str:
-  """Microsoft's Swin, and timm's before 0.9: downsampling ends a stage instead of beginning the next."""
+  """Reads Microsoft's Swin, and timm's before 0.9: downsampling ends a stage instead of beginning the next."""
   del names
   name = re.sub(r"(?<=layers\.)(\d)(?=\.downsample\.)", lambda match: str(int(match[1]) + 1), name)
   return re.sub(r"(^|\.)head\.(weight|bias)$", r"\1head.fc.\2", name)
 
 
 def _convnext_by_its_authors(name: str, names: frozenset[str]) -> str:
-  """Facebook's ConvNeXt."""
+  """Reads Facebook's ConvNeXt."""
   if "stages." not in name:
     name = re.sub(
       r"(^|\.)(?:head\.(?=\w+$)|norm\.)", lambda match: match[1] + _CONVNEXT_HEAD[match[0].strip(".")], name
@@ -142,7 +142,7 @@ _TORCHVISION_REGNET = _rules(
 
 
 def _torchvision_regnet(name: str, names: frozenset[str]) -> str:
-  """torchvision's RegNets; it counts blocks from 0, timm from 1."""
+  """Reads torchvision's RegNets; it counts blocks from 0, timm from 1."""
   return re.sub(r"#(\d+)", lambda match: f"b{int(match[1]) + 1}", _TORCHVISION_REGNET(name, names))
 
 

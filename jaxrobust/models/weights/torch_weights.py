@@ -129,7 +129,7 @@ def from_torch(
   input_shape: tuple[int, int, int],
   rename: Mapping[str, str] | None = None,
 ) -> Any:
-  """`read_state` for a state dict without a normalization layer, which would be lost here."""
+  """Does `read_state` for a state dict without a normalization layer, which would be lost here."""
   weights = read_state(module, state, input_shape, rename)
   if weights.mean is not None:
     raise InputError("these weights hold a normalization layer, which belongs to the classifier; use read_state")

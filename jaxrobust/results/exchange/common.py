@@ -32,7 +32,7 @@ _FAMILIES = {
 
 
 def read_json(path: Path) -> Any:
-  """The value of a JSON file; an error of one line that names it where there is none."""
+  """Reads the value of a JSON file; an error of one line that names it where there is none."""
   raw = read_if_there(path, LARGEST_TEXT)
   if raw is None:
     raise StorageError(f"cannot read {path}: no such file")
@@ -41,7 +41,7 @@ def read_json(path: Path) -> Any:
 
 
 def read_objects(path: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
-  """Every JSON object of a file, or of a folder and its folders."""
+  """Yields every JSON object of a file, or of a folder and its folders."""
   if not path.exists():
     raise StorageError(f"cannot read {path}: no such file or folder")
   for file in sorted(path.rglob("*.json")) if path.is_dir() else [path]:
@@ -52,14 +52,14 @@ def read_objects(path: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
 
 
 def as_object(value: Any, file: Path) -> Mapping[str, Any]:
-  """The value itself; an error of one line where it is no object."""
+  """Returns the value itself; an error of one line where it is no object."""
   if not isinstance(value, Mapping):
     raise CorruptFileError(f"{file}: expected an object, not {str(value)[:40]!r}")
   return value
 
 
 def describe(result: Result) -> Mapping[str, Any]:
-  """What a result says about its model."""
+  """Returns what a result says about its model."""
   about = result.provenance.get("model")
   return about if isinstance(about, Mapping) else {}
 
@@ -81,23 +81,23 @@ def architecture(text: Any) -> dict[str, str]:
 
 
 def data_of(file: Path, info: dict[str, Any]) -> str:
-  """The data set of a `DATASET/THREAT/MODEL.json`: its folder says so; some files name another one inside."""
+  """Returns the data set of a `DATASET/THREAT/MODEL.json`: its folder says so; some files name another one inside."""
   folder = file.parent.parent.name
   return folder if folder in EXAMPLES else str(info.get("dataset", "cifar10"))
 
 
 def as_text(value: Any) -> str:
-  """JSON as those repositories write it."""
+  """Writes JSON as those repositories do."""
   return json.dumps(value, indent=2, allow_nan=False) + "\n"
 
 
 def compact_text(value: Any) -> str:
-  """JSON in one line, for files that hold a million numbers."""
+  """Writes JSON in one line, for files that hold a million numbers."""
   return json.dumps(value, separators=(",", ":"), allow_nan=False)
 
 
 def plain_name(name: str) -> bool:
-  """Whether a data set has a name that others could know: no path, no address.
+  """Tells whether a data set has a name that others could know: no path, no address.
 
   >>> plain_name("cifar10.1-v6"), plain_name("npz:/tmp/mine.npz")
   (True, False)
@@ -106,7 +106,7 @@ def plain_name(name: str) -> bool:
 
 
 def exact_budget(eps: float, digits: int) -> str:
-  """The budget a rounded decimal stands for: a multiple of 1/510 where one rounds to it, the decimal otherwise.
+  """Returns the budget a rounded decimal stands for: a multiple of 1/510 where one rounds to it, the decimal otherwise.
 
   >>> exact_budget(0.031373, 6), exact_budget(0.5, 6)
   ('8/255', '0.5')
@@ -118,7 +118,7 @@ def exact_budget(eps: float, digits: int) -> str:
 
 
 def fraction(value: Any, where: str, scale: float = 1.0) -> float:
-  """A number, or text of one, as a fraction."""
+  """Returns a number, or text of one, as a fraction."""
   try:
     number = float(value) / scale
   except (TypeError, ValueError):

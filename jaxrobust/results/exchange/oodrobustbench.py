@@ -189,7 +189,7 @@ def write(results: Sequence[Result]) -> Iterator[tuple[str, str]]:
 
 
 def _trained_budget(accuracies: Mapping[str, float], base: str, threat: str) -> float | None:
-  """The budget a model was trained for: the paper's where it was attacked so, else the least of its norm.
+  """Returns the budget a model was trained for: the paper's where it was attacked so, else the least of its norm.
 
   >>> _trained_budget({"L2-mm5-0.5": 0.6, "Linf-mm5-0.047059": 0.2, "Linf-mm5-0.031373": 0.4}, "cifar10", "Linf")
   0.03137254901960784

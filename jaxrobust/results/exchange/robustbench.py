@@ -99,7 +99,7 @@ def _percent(result: Result) -> str:
 
 
 def _more(clean: Result) -> dict[str, Any]:
-  """The other numbers of corruption boards, as they were read."""
+  """Returns the other numbers of corruption boards, as they were read."""
   return {name: value for name, value in describe(clean).items() if name.startswith("corruptions_")}
 
 

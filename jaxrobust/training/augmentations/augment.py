@@ -110,7 +110,7 @@ class ColorJitter(Augmentation):
 
 
 def gray(image: Array) -> Array:
-  """(H, W, 1): the luma of an RGB image; the mean of other channels."""
+  """Returns (H, W, 1): the luma of an RGB image; the mean of other channels."""
   channels = image.shape[-1]
   weights = LUMA if channels == 3 else (1 / channels,) * channels
   # A sum over so short an axis is slower than its terms one by one.
@@ -122,17 +122,17 @@ def _blend(other: Array, image: Array, factor: Array) -> Array:
 
 
 def adjust_brightness(image: Array, factor: Array) -> Array:
-  """Toward (or away from) black."""
+  """Moves toward (or away from) black."""
   return _blend(jnp.zeros_like(image), image, factor)
 
 
 def adjust_contrast(image: Array, factor: Array) -> Array:
-  """Toward (or away from) the mean gray."""
+  """Moves toward (or away from) the mean gray."""
   return _blend(jnp.full_like(image, jnp.mean(gray(image))), image, factor)
 
 
 def adjust_saturation(image: Array, factor: Array) -> Array:
-  """Toward (or away from) the gray image."""
+  """Moves toward (or away from) the gray image."""
   return _blend(gray(image), image, factor)
 
 

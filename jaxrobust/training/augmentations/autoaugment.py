@@ -89,7 +89,7 @@ POLICIES = {
 
 
 def policy_table(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """(25, 2) operations as numbers of `SPACE`, probabilities and levels.
+  """Returns (25, 2) operations as numbers of `SPACE`, probabilities and levels.
 
   >>> [part.shape for part in policy_table("cifar10")]
   [(25, 2), (25, 2), (25, 2)]

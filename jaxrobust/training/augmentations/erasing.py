@@ -17,7 +17,7 @@ Side = Array | int
 
 
 def box(shape: tuple[int, ...], top: Side, left: Side, height: Side, width: Side) -> Array:
-  """(H, W, 1), True inside the box, which may reach over the border.
+  """Returns (H, W, 1), True inside the box, which may reach over the border.
 
   >>> int(box((4, 4, 3), -1, 2, 3, 1).sum())
   2

@@ -87,7 +87,7 @@ def _enhance(image: Array, amount: Array, function: Callable[[Array, Array], Arr
 
 
 def _sharpness(image: Array, amount: Array) -> Array:
-  """Away from (or toward) Pillow's SMOOTH filter; the border is kept."""
+  """Moves away from (or toward) Pillow's SMOOTH filter; the border is kept."""
   height, width, _ = image.shape
   around = sum(image[i : height - 2 + i, j : width - 2 + j] for i in range(3) for j in range(3))
   smooth = image.at[1:-1, 1:-1].set((around + 4 * image[1:-1, 1:-1]) / 13)
@@ -102,7 +102,7 @@ def _autocontrast(image: Array, amount: Array) -> Array:
 
 
 def _equalize(image: Array, amount: Array) -> Array:
-  """Pillow's histogram equalization of each channel: gray levels mapped by their cumulative counts."""
+  """Equalizes the histogram of each channel as Pillow does: gray levels mapped by their cumulative counts."""
   del amount
 
   def channel(values: Array) -> Array:
@@ -152,7 +152,7 @@ def signed(largest: float) -> Amount:
 
 
 def nothing(level: Array, sign: Array) -> float:
-  """For operations without an amount."""
+  """Stands in for operations without an amount."""
   del level, sign
   return 0.0
 
@@ -169,7 +169,7 @@ def geometry_and_color(shear: float, translate: tuple[float, float], degrees: fl
 
 
 def perform(space: Space, choice: Array, image: Array, level: Array, sign: Array) -> Array:
-  """Operation number `choice` of the space.
+  """Performs operation number `choice` of the space.
 
   Over a batch every branch of a switch is computed for every image, so that those that move pixels share one sampling.
   It reads the image itself: what a sampling reads is computed anew for each of its pixels, a hundred operations if it
@@ -196,5 +196,5 @@ def perform(space: Space, choice: Array, image: Array, level: Array, sign: Array
 
 
 def random_sign(key: Array) -> Array:
-  """1 or -1."""
+  """Returns 1 or -1."""
   return jnp.where(jax.random.bernoulli(key), 1.0, -1.0)

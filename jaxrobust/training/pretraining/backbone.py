@@ -49,7 +49,7 @@ def backbone_variables(module: nn.Module, variables: dict[str, Any]) -> dict[str
 
 
 def transformer_start(params: Any, key: Array) -> Any:
-  """Initial weights as MAE and MoCo v3 have them: evenly distributed kernels, positions as sines and cosines.
+  """Starts as MAE and MoCo v3 do: evenly distributed kernels, positions as sines and cosines.
 
   Glorot and Bengio 2010; the usual normal ones of deviation 0.02 are too small for small networks.
   """

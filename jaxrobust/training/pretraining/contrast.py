@@ -49,7 +49,7 @@ class Contrast(nn.Module):
 
   @nn.compact
   def __call__(self, x: Array, train: bool = False, target: bool = False, **inputs: Any) -> Array:
-    """`target` leaves the predictor out; other arguments go to the backbone."""
+    """Applies the network; `target` leaves the predictor out; other arguments go to the backbone."""
     x = self.backbone(x, train=train, **inputs)
     if self.normalized:
       x = nn.relu(batch_norm(train, "norm1")(x))
@@ -85,5 +85,5 @@ def unit(x: Array) -> Array:
 
 
 def follow(slow: Any, fast: Any, momentum: float) -> Any:
-  """slow <- momentum · slow + (1 - momentum) · fast."""
+  """Moves slow <- momentum · slow + (1 - momentum) · fast."""
   return jax.tree.map(lambda old, new: momentum * old + (1 - momentum) * new.astype(old.dtype), slow, fast)

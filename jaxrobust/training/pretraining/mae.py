@@ -27,7 +27,7 @@ from jaxrobust.training.technique import TECHNIQUES, Batch, Context, Losses, Net
 
 
 def patch_order(keys: Array, count: int) -> Array:
-  """(N, count): a random order of the patches of each image; the first ones are seen."""
+  """Returns (N, count): a random order of the patches of each image; the first ones are seen."""
   return jax.vmap(lambda key: jnp.argsort(jax.random.uniform(jax.random.fold_in(key, 0x6D6165), (count,))))(keys)
 
 

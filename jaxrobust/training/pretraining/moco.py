@@ -29,7 +29,7 @@ from jaxrobust.training.technique import TECHNIQUES, Batch, Context, Losses, Net
 
 
 def info_nce(logits: Array, positive: Array) -> tuple[Array, Array]:
-  """-log softmax of the positive's logit, per row, and whether it is the largest.
+  """Returns -log softmax of the positive's logit, per row, and whether it is the largest.
 
   >>> value, right = info_nce(jnp.array([[0.0, 0.0]]), jnp.array([1]))
   >>> round(float(value[0]), 4), float(right[0])

@@ -24,7 +24,7 @@ from jaxrobust.training.technique import TECHNIQUES, Batch, Context, Losses, Net
 
 
 def random_squares(keys: Array, shape: tuple[int, ...], size: int, part: float) -> Array:
-  """(N, H, W), True in the hidden squares: the same number of them in every image."""
+  """Returns (N, H, W), True in the hidden squares: the same number of them in every image."""
   rows, columns = shape[0] // size, shape[1] // size
   count = round(part * rows * columns)
 

@@ -39,7 +39,7 @@ class FoundMargins(NamedTuple):
 
 
 def soft_margin(true: Array, logits: Array) -> Array:
-  """log sum_{k != y} exp z_k - z_y: below zero where the answer is right beyond doubt.
+  """Returns log sum_{k != y} exp z_k - z_y: below zero where the answer is right beyond doubt.
 
   >>> round(float(soft_margin(jnp.array(0), jnp.array([2.0, 0.0, 0.0]))), 4)
   -1.3069

@@ -102,7 +102,7 @@ class MultiTraining(InnerMaximization):
     return jax.grad(lambda images: jnp.sum(self._loss(batch, context, images)))(images)
 
   def _moves(self, batch: Batch, context: Context) -> list[Callable[[Array, Array], Array]]:
-    """For each ball the next images, from images and gradients."""
+    """Returns, for each ball, the next images, from images and gradients."""
 
     def moved(norm: str, eps: Array, images: Array, grads: Array) -> Array:
       def move(image: Array, center: Array, grad: Array) -> Array:
@@ -114,7 +114,7 @@ class MultiTraining(InnerMaximization):
     return [functools.partial(moved, attack.norm, eps * context.eps_scale) for attack, eps in self.attacks]
 
   def _drawn(self, batch: Batch, context: Context) -> Array:
-    """PGD in a ball drawn for the batch; only the cheap moves are in a switch, the network is not.
+    """Crafts by PGD in a ball drawn for the batch; only the cheap moves are in a switch, the network is not.
 
     Threats that are no balls have no such moves: then whole attacks are.
     """
@@ -153,7 +153,7 @@ class MultiTraining(InnerMaximization):
 
 
 def _worst(candidates: Sequence[Array], values: Sequence[Array]) -> tuple[Array, Array]:
-  """For each row the candidate of largest value, and that value."""
+  """Returns, for each row, the candidate of largest value, and that value."""
   images, height = candidates[0], values[0]
   for other, value in zip(candidates[1:], values[1:], strict=True):
     images = jnp.where((value > height)[:, None, None, None], other, images)

@@ -12,7 +12,7 @@ from jaxrobust.training.technique import TECHNIQUES, Batch, Context, Losses, Net
 
 
 def soft_cross_entropy(logits: Array, targets: Array) -> Array:
-  """-sum targets log softmax(logits), over the last axis.
+  """Returns -sum targets log softmax(logits), over the last axis.
 
   >>> round(float(soft_cross_entropy(jnp.zeros(4), jnp.array([1.0, 0, 0, 0]))), 4)
   1.3863
@@ -21,7 +21,7 @@ def soft_cross_entropy(logits: Array, targets: Array) -> Array:
 
 
 def kl_divergence(reference: Array, logits: Array) -> Array:
-  """KL(softmax(reference) || softmax(logits)), over the last axis.
+  """Returns KL(softmax(reference) || softmax(logits)), over the last axis.
 
   >>> float(kl_divergence(jnp.array([0.0, 1.0]), jnp.array([0.0, 1.0])))
   0.0
