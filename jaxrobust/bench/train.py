@@ -22,8 +22,9 @@ from jaxrobust.bench.peers import Peers
 from jaxrobust.bench.rows import Row, seconds, typical
 from jaxrobust.core.mesh import fitting_mesh
 from jaxrobust.core.threads import cores
-from jaxrobust.data.encoded import EncodedSource, FolderStore
+from jaxrobust.data.encoded import EncodedSource
 from jaxrobust.data.source import ArraySource
+from jaxrobust.data.stores import FolderStore
 from jaxrobust.models.registry import make_model
 from jaxrobust.training.composition import make_plan
 from jaxrobust.training.state import init_state, state_shardings

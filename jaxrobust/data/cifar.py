@@ -14,10 +14,11 @@ import numpy as np
 from jaxrobust.core.array_pickles import read_array_pickle
 from jaxrobust.core.errors import CorruptFileError, InputError
 from jaxrobust.core.reading import map_npy, read_file, reading
-from jaxrobust.data.encoded import EncodedSource, FolderStore
+from jaxrobust.data.encoded import EncodedSource
 from jaxrobust.data.imagenet import split_variant
 from jaxrobust.data.npz import load_npz
 from jaxrobust.data.source import ArraySource
+from jaxrobust.data.stores import FolderStore
 
 NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 

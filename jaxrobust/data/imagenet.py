@@ -19,9 +19,10 @@ from jaxrobust.core.condition import parse_corruption
 from jaxrobust.core.errors import CorruptFileError, InputError
 from jaxrobust.core.pictures import open_picture
 from jaxrobust.core.reading import read_json, read_text, reading
-from jaxrobust.data.encoded import EncodedSource, FolderStore, Store, TarStore
+from jaxrobust.data.encoded import EncodedSource
 from jaxrobust.data.judging import Judging, own_classes
 from jaxrobust.data.preprocessing import USUAL
+from jaxrobust.data.stores import FolderStore, Store, TarStore
 
 # The variant of a set of some classes that is judged among all of them.
 ALL = "1000"

@@ -9,8 +9,9 @@ import numpy as np
 
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.reading import gunzip, read_file, read_text, reading
-from jaxrobust.data.encoded import EncodedSource, FolderStore
+from jaxrobust.data.encoded import EncodedSource
 from jaxrobust.data.source import ArraySource
+from jaxrobust.data.stores import FolderStore
 
 FASHION = ("T-shirt", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
 

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from jaxrobust.core.classifier import Classifier, choosing
+from jaxrobust.core.classifier import Classifier
+from jaxrobust.core.classifier_forms import choosing
 from jaxrobust.core.defense import undefended
 from jaxrobust.data.judging import Judging
 from jaxrobust.data.source import ArraySource, DataSource, Ids, SourceView

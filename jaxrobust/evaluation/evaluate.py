@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from jaxrobust.core.classifier import Classifier, in_dtype
+from jaxrobust.core.classifier import Classifier
+from jaxrobust.core.classifier_forms import in_dtype
 from jaxrobust.core.compilation import kept_programs
 from jaxrobust.core.defense import defenses_of, ways_to_ignore
 from jaxrobust.core.errors import InputError

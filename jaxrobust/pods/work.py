@@ -18,7 +18,8 @@ from jax.sharding import Mesh
 from jaxrobust.attacks.registry import attack_id
 from jaxrobust.attacks.schedule import as_schedule
 from jaxrobust.bench.bare import bare_gradient, bare_logits
-from jaxrobust.core.classifier import Classifier, in_dtype
+from jaxrobust.core.classifier import Classifier
+from jaxrobust.core.classifier_forms import in_dtype
 from jaxrobust.core.contract import bind_threat
 from jaxrobust.core.mesh import replicated, row_sharding
 from jaxrobust.core.types import Attack

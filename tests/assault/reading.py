@@ -45,7 +45,8 @@ def _study(path: str) -> None:
 
 
 def _archive(path: str) -> None:
-  from jaxrobust.data.encoded import EncodedSource, TarStore
+  from jaxrobust.data.encoded import EncodedSource
+  from jaxrobust.data.stores import TarStore
 
   store = TarStore(path)
   source = EncodedSource("archive", store, store.names, np.zeros(len(store.names), np.int32), 2)

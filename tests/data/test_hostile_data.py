@@ -12,8 +12,8 @@ from PIL import Image
 
 from jaxrobust.core.errors import CorruptFileError, InputError, JaxrobustError
 from jaxrobust.core.pictures import _eight_bits
-from jaxrobust.data.encoded import FolderStore
 from jaxrobust.data.registry import load_data
+from jaxrobust.data.stores import FolderStore
 from tests.assault import weights
 
 EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 40 40\n%%EndComments\nshowpage\n%%EOF\n"

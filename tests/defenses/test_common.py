@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrobust.core.classifier import Classifier, choosing
+from jaxrobust.core.classifier import Classifier
+from jaxrobust.core.classifier_forms import choosing
 from jaxrobust.core.defense import Defense, defend, defenses_of, undefended
 from jaxrobust.core.errors import InputError, UnknownNameError
 from jaxrobust.core.gradients import ImageLogits

@@ -20,7 +20,8 @@ FILES = 50
 def main(folder: str, count: int) -> None:
   enable_compilation_cache()
   from jaxrobust.core.classifier import Classifier
-  from jaxrobust.data.encoded import EncodedSource, FolderStore
+  from jaxrobust.data.encoded import EncodedSource
+  from jaxrobust.data.stores import FolderStore
   from jaxrobust.engine.options import EngineOptions
   from jaxrobust.evaluation.conditions import under
   from jaxrobust.evaluation.evaluate import evaluate

@@ -4,7 +4,8 @@ import jax
 import numpy as np
 import pytest
 
-from jaxrobust.data.encoded import EncodedSource, FolderStore
+from jaxrobust.data.encoded import EncodedSource
+from jaxrobust.data.stores import FolderStore
 from jaxrobust.evaluation.metrics.stability import negative_standard_deviation
 from jaxrobust.evaluation.system_noise import grid
 from jaxrobust.noises import system

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import pytest
 from jax.extend import core
 
-from jaxrobust.core.classifier import Classifier, in_dtype
+from jaxrobust.core.classifier import Classifier
+from jaxrobust.core.classifier_forms import in_dtype
 from jaxrobust.models import registry
 from jaxrobust.models.registry import MODELS, abstract_variables, make_model
 
