@@ -6,20 +6,11 @@ import os
 
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.data.preprocessing import preprocessing_name
-from jaxrobust.models.registry import MODELS, ModelSpec
+from jaxrobust.models.registry import MODELS
 from jaxrobust.models.zoo import find_classifier, input_shape_of, read_metadata
 
 # Below this side nobody cuts a border away.
 SMALL_SIDE = 96
-
-
-def spec_preprocessing(spec: ModelSpec) -> str:
-  """Returns what a network of an architecture is evaluated with.
-
-  >>> spec_preprocessing(MODELS["resnet50"]), spec_preprocessing(MODELS["resnet20"])
-  ('resize256-crop224', 'resize32-crop32')
-  """
-  return preprocessing_name(spec.input_size[0], spec.crop_fraction, spec.interpolation)
 
 
 def model_preprocessing(folder: str | os.PathLike) -> str:

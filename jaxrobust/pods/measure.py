@@ -63,11 +63,6 @@ class PodRow:
   def as_dict(self) -> dict[str, Any]:
     return asdict(self)
 
-  @property
-  def link_bytes(self) -> int:
-    """Bytes of all arrays that cross the links."""
-    return sum(moved for _, moved in self.collectives.values())
-
 
 def bare_costs(network: PodNetwork, lower: Lower, rows: int) -> Costs:
   """Returns the costs of a bare evaluation of `rows` rows per chip."""
