@@ -31,7 +31,10 @@ from jaxrobust.evaluation.suites.entry import SuiteEntry, oblivious
 if TYPE_CHECKING:
   from jaxrobust.evaluation.suites.report import Report
 
-_FILES = ("basic", "ares", "ares_bench", "ares_defenses", "nas_cell", "oodrb", "robustart", "sensitivity", "unforeseen")
+_FILES = (
+  *("basic", "ares", "ares_bench", "ares_defenses", "nas_cell", "oodrb", "robustart"),
+  *("sensitivity", "unforeseen"),
+)
 OPTIONS = ("small", "generated", "scaled")
 # Options with an integer, which only some suites take (`Suite.numbers`).
 NUMBERS = ("queries",)
