@@ -18,7 +18,7 @@ from jaxrobust.nas.table import Table
 
 
 class Agreement(NamedTuple):
-  """How alike two columns rank the cells that both tables have.
+  """The likeness of two columns in ranking the cells that both tables have.
 
   Attributes:
     first, second: the columns.

@@ -62,7 +62,7 @@ class APGDL1State(NamedTuple):
 
 
 class Timetable(NamedTuple):
-  """What happens when, one row per evaluation; the last row is the one after the last step.
+  """The plan of a run, one row per evaluation; the last row is the one after the last step.
 
   Attributes:
     radius: of the ball the point lies in, over eps.

@@ -40,7 +40,7 @@ _DEFAULTS = {
 
 
 class BanditsState(NamedTuple):
-  """Where the attack looks next, the prior (linf: artanh p), and the steps taken."""
+  """The point to evaluate next, the prior (linf: artanh p), and the steps taken."""
 
   image: Array
   prior: Array

@@ -23,7 +23,7 @@ START = {"linf": 1 / 255, "l2": 0.125, "l1": 1.0}
 
 
 class Bounds(NamedTuple):
-  """What is known of an example's minimum budget: all attacks failed at `low`, one succeeded at `high`."""
+  """Bounds of an example's minimum budget: all attacks failed at `low`, one succeeded at `high`."""
 
   low: float
   high: float

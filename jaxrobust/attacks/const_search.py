@@ -45,7 +45,7 @@ _LARGEST_GRADIENT = 1e15
 
 @dataclass(frozen=True)
 class Rounds:
-  """How long to search.
+  """The length of a search.
 
   Attributes:
     count: values of c that are tried.
@@ -71,7 +71,7 @@ class Rounds:
 
 
 class Progress(NamedTuple):
-  """Whether a loss still falls: steps taken, the smallest loss seen, and what it was at the last check."""
+  """The fall of a loss: steps taken, the smallest loss seen, and what it was at the last check."""
 
   step: Array
   loss: Array

@@ -36,7 +36,7 @@ _DUAL = {"l1": 0.0, "l2": 0.5, "linf": 1.0}
 
 
 class MIMState(NamedTuple):
-  """Where the attack looks next, and what it has gathered.
+  """The point to evaluate next, and what was gathered.
 
   Attributes:
     momentum: the accumulated gradient.

@@ -155,7 +155,7 @@ def _scout(attack: Attack) -> Attack | None:
 
 
 class Bracket(NamedTuple):
-  """What the attacks so far say of an example's minimum budget.
+  """The bounds of an example's minimum budget by the attacks so far.
 
   Attributes:
     low: the largest budget at which the attack failed.

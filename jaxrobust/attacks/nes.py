@@ -38,7 +38,7 @@ from jaxrobust.core.types import Array, Cost, LogitsFn, Probe, Problem
 
 
 class NESState(NamedTuple):
-  """Where the attack looks next, and how it got there.
+  """The point to evaluate next, and how it was reached.
 
   Attributes:
     image: the next point.

@@ -25,7 +25,7 @@ OVERSHOOT = 0.1
 
 
 class PerceptualAttack:
-  """What attacks within a perceptual distance share; a frozen dataclass derives from it. Their states have `image`."""
+  """The base of attacks within a perceptual distance; a frozen dataclass derives from it. Their states have `image`."""
 
   threat: Any
   minimal = False

@@ -43,7 +43,7 @@ class Item(NamedTuple):
 
 
 class Outcome(NamedTuple):
-  """How an item ended, after verification.
+  """The end of an item, after verification.
 
   Attributes:
     success: a verified adversarial image within the item's budget.
@@ -94,7 +94,7 @@ def needs_pool(schedule: Schedule) -> bool:
 
 
 class Example(NamedTuple):
-  """What a rule may know of an example: the clean pass, and what is wanted.
+  """An example as a rule may know it: the clean pass, and what is wanted.
 
   Attributes:
     position: its place in the source.

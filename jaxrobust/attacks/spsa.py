@@ -35,7 +35,7 @@ _STEP_SIZES = {"linf": 0.125, "l2": 0.005}
 
 
 class SPSAState(NamedTuple):
-  """Where the attack looks next, the optimizer, and the steps taken."""
+  """The point to evaluate next, the optimizer, and the steps taken."""
 
   image: Array
   adam: Any

@@ -50,7 +50,7 @@ class Views(Protocol):
 
 
 class Placement(NamedTuple):
-  """Where a smaller image goes: its height, and the rows and columns above and left of it; or nowhere."""
+  """The place of a smaller image: its height, and the rows and columns above and left of it; or nowhere."""
 
   used: Array
   height: Array

@@ -139,7 +139,7 @@ class DescentState(NamedTuple):
 
 
 class WitnessAttack:
-  """What attacks on scenes share; a frozen dataclass that derives from it says what it does with a gradient."""
+  """The base of attacks on scenes; a frozen dataclass that derives from it says what it does with a gradient."""
 
   threat: Any
   num_steps: int

@@ -42,7 +42,7 @@ _BETA1, _BETA2, _TINY = 0.9, 0.999, 1e-8
 
 
 class ZOOState(NamedTuple):
-  """Where the attack looks next, with the optimizer of each coordinate.
+  """The point to evaluate next, with the optimizer of each coordinate.
 
   Attributes:
     image: the next point, flat.

@@ -52,7 +52,7 @@ class Scores:
 
 
 class Decisions:
-  """Whether the goal is met at an image, and nothing else."""
+  """Answers whether the goal is met at an image, and nothing else."""
 
   def __init__(self, scores: Scores, problem: Problem, targeted: Array | bool):
     self._scores, self._problem, self._targeted = scores, problem, targeted

@@ -19,7 +19,7 @@ class Examples(NamedTuple):
 
 @runtime_checkable
 class Source(Protocol):
-  """Where examples come from; rows are read by position, a few at a time."""
+  """A source of examples; rows are read by position, a few at a time."""
 
   @property
   def image_shape(self) -> tuple[int, int, int]: ...

@@ -49,7 +49,7 @@ class Candidates(NamedTuple):
 
 
 class Judgment(NamedTuple):
-  """What the classifier says of an image, and where the image lies; one row per image.
+  """The classifier's answer for an image, and where the image lies; one row per image.
 
   Attributes:
     logits: float32; the mean over samples where the classifier is randomized.

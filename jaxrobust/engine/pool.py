@@ -35,7 +35,7 @@ _MEMORY = 256
 
 @dataclass
 class SuccessRate:
-  """How many candidates were successes; the recent past counts most.
+  """The share of candidates that were successes; the recent past counts most.
 
   >>> rate = SuccessRate()
   >>> rate.add(trials=10, successes=5)

@@ -33,7 +33,7 @@ class Slots(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-  """What decides the compiled programs; hashable, so that equal programs are shared.
+  """All that decides the compiled programs; hashable, so that equal programs are shared.
 
   Attributes:
     attack: the attack value, the arrays of its threat left out.

@@ -55,7 +55,7 @@ class Entry(NamedTuple):
 
 
 class SlotStatus(NamedTuple):
-  """What the engine knows of the item in a slot: small numbers that the host reads.
+  """The item in a slot as the engine knows it: small numbers that the host reads.
 
   Attributes:
     active: the slot still works on its item.

@@ -52,7 +52,7 @@ def record_type(classes: int, budgets: int) -> np.dtype:
 
 
 class Verdicts:
-  """What became of some examples: rows that have left the table.
+  """The verdicts of some examples: rows that have left the table.
 
   Attributes:
     records: their columns; `verdicts[name]` is one of them.

@@ -76,7 +76,7 @@ class Module(NamedTuple):
 
 
 class Traffic(NamedTuple):
-  """What one kind of collective moves in a run of a program: how often, and how many bytes of arrays."""
+  """The traffic of one kind of collective in a run of a program: how often, and how many bytes of arrays."""
 
   times: int
   bytes: int

@@ -86,7 +86,7 @@ def _whole(value: Any) -> int | None:
 
 @dataclass(frozen=True, eq=False)
 class SummaryFile:
-  """What a summary says of one model under one suite.
+  """The summary of one model under one suite.
 
   Attributes:
     path: of the file.

@@ -59,7 +59,7 @@ def worst_logits(classifier: Classifier, batch: Batch, norm: str, eps: Array, me
 
 @dataclasses.dataclass(frozen=True)
 class BoundedLoss(Objective):
-  """What the three share: the ball, and a clean loss that counts less as the ball grows.
+  """The base of the three: the ball, and a clean loss that counts less as the ball grows.
 
   Attributes:
     eps: the radius at the end of the warm-up.

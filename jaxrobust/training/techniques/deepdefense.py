@@ -34,7 +34,7 @@ _SMALLEST = 1e-6
 
 
 class NearestBoundary(NamedTuple):
-  """Where DeepFool's way ends; one row per image.
+  """The end of DeepFool's way; one row per image.
 
   Attributes:
     images: x'.
