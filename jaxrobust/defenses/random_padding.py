@@ -50,7 +50,7 @@ class RandomPadding(ImageDefense):
 
 def _source(side: int, ratio: Array, key: Array) -> tuple[Array, Array]:
   """Returns for each place of one axis the pixel it shows, and whether it shows any: shapes do not follow the draw."""
-  new = jnp.floor(side * ratio + 1e-4)
+  new = jnp.maximum(jnp.floor(side * ratio + 1e-4), 1)
   first = jax.random.randint(key, (), 0, (side - new + 1).astype(jnp.int32))
   place = jnp.arange(side) - first
   source = jnp.floor((place + 0.5) * side / new).astype(jnp.int32)

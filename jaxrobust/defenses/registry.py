@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import importlib
+import math
 from typing import Any
 
 from jaxrobust.core.classifier import Classifier
@@ -35,7 +36,10 @@ def make_defense(name: str, **parameters: Any) -> Defense:
     raise InputError(f"a defense is made by its name, such as 'jpeg', got {name!r}")
   name, *texts = name.split(_COMMA)
   build = DEFENSES[name]
-  given = dict(_parameter(name, text) for text in texts) | parameters
+  pairs = [_parameter(name, text) for text in texts] + list(parameters.items())
+  given = dict(pairs)
+  if len(given) < len(pairs):
+    raise InputError(f"a parameter of defense {name!r} is given twice")
   fields = {field.name: field for field in dataclasses.fields(build)}  # type: ignore[arg-type]
   for key, value in given.items():
     if key not in fields:
@@ -95,9 +99,9 @@ def _checked(name: str, value: Any, default: Any) -> Any:
   """Returns a parameter as the type of its default."""
   if isinstance(default, str):
     return str(value)
-  if isinstance(default, float) and is_number(value, int | float):
+  if isinstance(default, float) and is_number(value, int | float) and math.isfinite(value):
     return float(value)
   if isinstance(default, int) and is_number(value, int):
     return value
-  kind = "a number" if isinstance(default, float) else "an integer"
+  kind = "a finite number" if isinstance(default, float) else "an integer"
   raise InputError(f"{name} must be {kind}, got {value!r}")

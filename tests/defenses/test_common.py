@@ -142,6 +142,8 @@ def test_fingerprints_tell_defenses_and_their_parameters_apart():
     ("jpeg,quality=0", "from 1 to 100"),
     ("jpeg,quality=7.5", "an integer"),
     ("jpeg,75", "name=value"),
+    ("jpeg,quality=75,quality=10", "given twice"),
+    ("tv-min,weight=1e400", "finite number"),
     ("bit-depth,levels=1", "2 to 256"),
     ("r&p,smallest=2", r"\(0, 1\]"),
     ("tv-min,keep=0", "tv-min wants"),

@@ -33,6 +33,12 @@ def test_r_and_p_draws_every_size_and_place_and_copies_pixels():
   assert set(np.rint(seen * 255).astype(int).ravel()) <= set(IMAGE.ravel().tolist()) | {0}
 
 
+def test_r_and_p_never_shrinks_an_image_to_nothing():
+  transform = make_defense("r&p,smallest=0.01").transform
+  ones = jax.vmap(lambda key: transform(jnp.ones((8, 8, 1)), key))(KEYS)
+  assert set(np.asarray(ones).sum((1, 2, 3)).tolist()) == {float(side**2) for side in range(1, 8)}
+
+
 def test_randmix_with_sharp_clusters_shows_nothing_but_centers():
   defense = make_defense("randmix", noise=0.0, sharpness=1e4, centers=3)
   image = jnp.asarray(IMAGE[:8, :8] / np.float32(255))
