@@ -9,8 +9,9 @@
     : h("td", { class: main ? "main" : null, title: `95 % interval ${percent(number[1])}–${percent(number[2])}, ${many(number[3], "example")}` }, percent(number[0])));
 
   JR.view({ place: "defenses", title: "Defenses", there: (index) => (index.defenses || []).length > 0, show: (index) => {
-    const heads = [...headers("Model"), WAYS.map(([name, title]) => h("th", { scope: "col", title }, name))];
-    const tables = index.defenses.map((one) => table(`${one.data}, ${one.attack}: accuracy in per cent`, heads,
+    // Nodes are in one place at a time: each table has heads of its own.
+    const heads = () => [...headers("Model"), WAYS.map(([name, title]) => h("th", { scope: "col", title }, name))];
+    const tables = index.defenses.map((one) => table(`${one.data}, ${one.attack}: accuracy in per cent`, heads(),
       one.rows.map(([at, ...numbers]) => h("tr", {}, h("th", { scope: "row", class: "name" }, modelLink(at, index.models[at].name)), numbers.map((number, way) => cell(number, way === 1)))), "board"));
     return [h("h1", { tabindex: "-1" }, "Defenses, adaptive and oblivious"), h("p", { class: "quiet" }, "Only the adaptive column says how robust a model is, and only that one enters the leaderboard. What an attack leaves that ignores the defense shows how much of an apparent robustness is none."), tables];
   } });
