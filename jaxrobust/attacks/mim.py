@@ -28,7 +28,7 @@ from jaxrobust.attacks import losses, norms
 from jaxrobust.attacks.registry import ATTACKS, check_steps
 from jaxrobust.attacks.views import Gaussian, Views
 from jaxrobust.core.budget import check_norm
-from jaxrobust.core.gradients import loss_and_grad
+from jaxrobust.core.gradients import look, loss_and_grad
 from jaxrobust.core.threat import by_norm
 from jaxrobust.core.types import Array, Cost, LogitsFn, Probe, Problem
 
@@ -131,8 +131,8 @@ class MIM:
   def step(self, model: LogitsFn, problem: Problem, state: MIMState) -> tuple[MIMState, Probe]:
     length = cast(float, self.step_size) * problem.eps
     here, around = jax.random.split(jax.random.fold_in(problem.key, state.number))
-    grad, logits, nan = self._gradient(model, problem, here, state, length)
-    direction, variance = grad, None
+    grad, probe = self._gradient(model, problem, here, state, length)
+    direction, variance, nan = grad, None, probe.nan
     if self.tuning is not None:
       assert state.variance is not None
       direction = grad + state.variance
@@ -143,23 +143,23 @@ class MIM:
     momentum = self.decay * state.momentum + norms.normalize("l1", direction)
     image = norms.climb(self.norm, momentum, length, state.image, problem.image, problem.eps)
     flat = jnp.all(grad == 0.0) & ~nan
-    probe = Probe(state.image, logits, queries=self.cost.forward, point_query=1, nan=nan, flat=flat)
+    probe = probe._replace(queries=self.cost.forward, point_query=1, nan=nan, flat=flat)
     return MIMState(image, momentum, state.number + 1, variance), probe
 
   def _gradient(
     self, model: LogitsFn, problem: Problem, key: Array, state: MIMState, length: Array
-  ) -> tuple[Array, Array, Array]:
-    """Returns the mean gradient over the views, the logits at the point, and whether a gradient was not finite."""
+  ) -> tuple[Array, Probe]:
+    """Returns the mean gradient over the views, and what to report of the point and of whether it was finite."""
     loss, image = losses.bind(self.loss, problem), state.image
     if self._at_the_point:
       point = loss_and_grad(model, loss, image)
-      return point.grad, point.probe.logits, jnp.asarray(point.probe.nan)
-    logits = model(image)
+      return point.grad, point.probe
+    probe = look(model, image)
     if self.ahead is not None:
       # The momentum is a sum of gradients of l1 norm one: this makes their entries as large as a step of the norm.
       image = image + length * self.decay * state.momentum * image.size ** _DUAL[self.norm]
     grad, nan = _mean_gradient(model, loss, self.views, problem, key, image)
-    return grad, logits, nan
+    return grad, probe._replace(nan=nan)
 
   def _around(self, model: LogitsFn, problem: Problem, key: Array, image: Array) -> tuple[Array, Array]:
     """Returns the mean gradient at random neighbors, and whether one was not finite."""

@@ -72,19 +72,33 @@ def loss_and_grad(model: LogitsFn, loss: Loss, image: Array, draw: Array | int =
   if not callable(loss):
     made = f": jaxrobust.attacks.losses.bind({loss!r}, problem) makes one of a name" if isinstance(loss, str) else ""
     raise InputError(f"a loss is a function of one image's logits, not {loss!r}{made}")
-  sampled = getattr(model, "sampled", lambda x, draw: model(x)[None])
 
   def mean_loss(x: Array) -> tuple[Array, Array]:
-    logits = sampled(x, draw)
+    logits = _sampled(model, x, draw)
     return jnp.mean(jax.vmap(loss)(logits)), logits
 
   (value, draws), grad = jax.value_and_grad(mean_loss, has_aux=True)(image)
   finite = jnp.isfinite(grad)
   safe = jnp.where(finite, grad, 0.0)
+  probe = _probe(image, draws)._replace(nan=~jnp.all(finite), flat=jnp.all(grad == 0.0))
+  return LossAndGrad(value, safe, probe)
+
+
+def look(model: LogitsFn, image: Array) -> Probe:
+  """Returns what to report of a point at which the model is asked for its logits and no gradient."""
+  return _probe(image, _sampled(model, image, 0))
+
+
+def _sampled(model: LogitsFn, image: Array, draw: Array | int) -> Array:
+  """Returns one row of logits per draw of the model."""
+  return model.sampled(image, draw) if hasattr(model, "sampled") else model(image)[None]
+
+
+def _probe(image: Array, draws: Array) -> Probe:
+  """Returns the mean of the draws at a point, and whether they name different classes."""
   logits = jnp.mean(draws, axis=0)
   unsure = jnp.any(jnp.argmax(draws, axis=-1) != jnp.argmax(logits)) if len(draws) > 1 else False
-  probe = Probe(image, logits, queries=1, nan=~jnp.all(finite), flat=jnp.all(grad == 0.0), unsure=unsure)
-  return LossAndGrad(value, safe, probe)
+  return Probe(image, logits, queries=1, unsure=unsure)
 
 
 def straight_through(value: Array, smooth: Array) -> Array:

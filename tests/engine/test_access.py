@@ -13,6 +13,7 @@ import jaxrobust as jr
 from jaxrobust import testing
 from jaxrobust.attacks.schedule import as_schedule
 from jaxrobust.core.errors import InputError, VerificationError
+from jaxrobust.engine.access import model_for
 from jaxrobust.engine.api import ExampleArrays
 from jaxrobust.engine.scheduler import Engine
 from jaxrobust.engine.starts import StartPool
@@ -145,6 +146,23 @@ def test_samples_per_query_and_per_verdict_are_two_numbers():
   jax.effects_barrier()
   # The clean pass takes five samples; a step asks three queries of two, each with keys of its own.
   assert len(set(seen)) == 5 + 6
+
+
+@pytest.mark.parametrize("name", ["pgd", "mim", "ni-fgsm", "dim", "apgd-ce"])
+def test_attacks_that_are_judged_at_their_last_point_say_where_draws_disagree(name):
+  """A success of the mean of a few draws is often none of others: the engine lets such an attack go on."""
+  image, key = jnp.full((8, 8, 3), 0.5), jax.random.key(0)
+  problem = jr.Problem(image, jnp.array(0), jnp.array(-1), jnp.array(0.1), key)
+  attack = jr.make_attack(name, num_steps=2)
+
+  def unsure(scale):
+    shaken = lambda images, key: brightness(images) + scale * jax.random.normal(key, (len(images), 2))
+    model = model_for(
+      attack, "gradient", jr.Classifier.from_function(shaken, 2, randomized=True), problem, False, 0, 16
+    )
+    return attack.step(model, problem, attack.init(problem))[1].unsure
+
+  assert jax.jit(unsure)(10.0) and not jax.jit(unsure)(1e-6)
 
 
 def test_starting_points_do_not_depend_on_share_order_or_batch():
