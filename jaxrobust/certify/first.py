@@ -14,12 +14,13 @@ could not pay if it proved everything is not even compiled.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from jaxrobust.attacks.schedule import Example, Item, Outcome, Schedule, Stage
-from jaxrobust.certify.certifier import Certifier, certified_radii
+from jaxrobust.certify.certifier import Certificates, Certifier, certified_radii
 from jaxrobust.certify.crown import BoundMethod
 from jaxrobust.certify.program import check_program
 from jaxrobust.core.classifier import Classifier
@@ -76,7 +77,7 @@ class CertifyFirst:
 
   def first(self, example: Example) -> Item | None:
     told = self._told(example)
-    return None if told.certified >= told.eps else self.schedule.first(told)
+    return None if told.certified >= told.eps > 0 else self.schedule.first(told)
 
   def follow(self, example: Example, item: Item, outcome: Outcome) -> Item | None:
     return self.schedule.follow(self._told(example), item, outcome)
@@ -109,27 +110,49 @@ def bound_passes(method: BoundMethod, neurons: int, classes: int) -> float:
   return 2.0 + classes * (1 + 3 * method.ascents) + NEURON_PASSES * singles
 
 
-def paying_bounds(
-  certifier: Certifier, images: np.ndarray, labels: np.ndarray, eps: float, passes: float, neurons: int
-) -> tuple[BoundMethod, ...]:
+@dataclass(frozen=True)
+class Pilot:
+  """The first examples of a data set, and what bounds have said of them, which is asked once for all attacks.
+
+  Attributes:
+    certifier: with all bounds that are asked for, cheapest first.
+    examples: images and labels at some positions.
+    count: how many there are, `PILOT` or fewer.
+    neurons: that bounds of single neurons are asked of.
+    answers: by bound, budget and examples.
+  """
+
+  certifier: Certifier
+  examples: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
+  count: int
+  neurons: int
+  answers: dict[tuple[BoundMethod, float, bytes], Certificates] = field(default_factory=dict)
+
+  def ask(self, method: BoundMethod, eps: float, rows: np.ndarray) -> Certificates:
+    """Returns what one bound says of some of the examples."""
+    key = method, eps, rows.tobytes()
+    if key not in self.answers:
+      self.answers[key] = self.certifier.limited((method,))(*self.examples(rows), np.full(len(rows), eps))
+    return self.answers[key]
+
+
+def paying_bounds(pilot: Pilot, eps: float, passes: float) -> tuple[BoundMethod, ...]:
   """Returns the bounds that save more passes than they cost, by the first examples of a data set.
 
   Args:
-    certifier: with all bounds that are asked for, cheapest first.
-    images, labels: the first `PILOT` examples.
+    pilot: these examples.
     eps: the budget.
     passes: of an attack that finds nothing, per example; infinity keeps every bound that proves anything.
-    neurons: that bounds of single neurons are asked of.
   """
   kept: list[BoundMethod] = []
-  left = np.arange(len(labels))
-  for method in certifier.methods:
-    cost = bound_passes(method, neurons, certifier.num_classes)
+  left = np.arange(pilot.count)
+  for method in pilot.certifier.methods:
+    cost = bound_passes(method, pilot.neurons, pilot.certifier.num_classes)
     by_neurons = method.backward and method.layers
-    if cost > passes or (by_neurons and neurons > MOST_NEURONS):
+    if cost > passes or (by_neurons and pilot.neurons > MOST_NEURONS):
       continue
     asked = left[:PILOT_LAST] if by_neurons else left
-    found = certifier.limited((method,))(images[asked], labels[asked], np.full(len(asked), eps))
+    found = pilot.ask(method, eps, asked)
     left = np.setdiff1d(left, asked[found.certified | ~found.correct])
     if found.certified.any() and found.certified.sum() * passes >= found.correct.sum() * cost:
       kept.append(method)

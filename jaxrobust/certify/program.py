@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -212,6 +213,9 @@ def _check(operation: Operation) -> None:
   kind, allowed = LINEAR[name]
   if kind != "sum" and (len(places) > 1 or places[0] not in allowed):
     raise InputError(f"no certificate: the network uses {name} of values that both depend on the image")
+  fill = operation.equation.params.get("fill_value") if name == "gather" else None
+  if fill and not math.isnan(fill):  # NaN leaves bounds that prove nothing.
+    raise InputError("no certificate: the network uses gather with a value in place of what lies outside")
   if name == "select_n" and 0 in places:
     raise InputError("no certificate: the network uses select_n by a condition that depends on the image")
   kinds = {str(variable.aval.dtype) for variable in operation.equation.outvars}

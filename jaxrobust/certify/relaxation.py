@@ -45,6 +45,8 @@ def relu_lines(before: BoundInterval, parallel: bool = False) -> Lines:
   low, high = before.lower, before.upper
   unstable, active = (low < 0) & (high > 0), low >= 0
   slope = jnp.where(unstable, high / jnp.maximum(high - low, _TINY), active.astype(low.dtype))
+  # Bounds that overflowed say nothing, and must not pass for those of a neuron that is always off.
+  slope = jnp.where(jnp.isfinite(high - low), slope, jnp.nan)
   below = slope if parallel else jnp.where(unstable, (high > -low).astype(low.dtype), slope)
   return Lines(below, slope, jnp.where(unstable, -slope * low, 0.0))
 

@@ -118,10 +118,14 @@ class Smoothing:
 
   def certify(self, classifier: Classifier, image: np.ndarray, example: int) -> Smoothed:
     """Returns the class and the radius of one image; `example` is its id, which its noise belongs to."""
-    chosen = int(self.count(classifier, image, example, 0, 0, self.n0).argmax())
+    chosen = self.choose(classifier, image, example)
     votes = self.count(classifier, image, example, 1, 0, self.n)
     samples = -(-self.n // COPIES) * COPIES
     return self.conclude(chosen, int(votes[chosen]), samples, -(-self.n0 // COPIES) * COPIES)
+
+  def choose(self, classifier: Classifier, image: np.ndarray, example: int) -> int:
+    """Returns the class that most of `n0` copies are given, which nothing is certain of."""
+    return int(self.count(classifier, image, example, 0, 0, self.n0).argmax())
 
   def conclude(self, chosen: int, votes: int, samples: int, before: int = 0) -> Smoothed:
     """Returns what so many votes of `samples` for a class say.
@@ -139,7 +143,12 @@ class Smoothing:
 
     A radius of 0 in the result is a no: the probability is too small, or `n` copies do not tell.
     """
-    test = ProbabilityTest(_NORMAL.cdf(radius / self.sigma), self.alpha)
+    if not radius >= 0:
+      raise InputError(f"a radius is at least 0, got {radius}")
+    least = _NORMAL.cdf(radius / self.sigma)
+    if least == 1:  # No number of votes proves that much.
+      return Smoothed(ABSTAIN, 0.0, 0)
+    test = ProbabilityTest(least, self.alpha)
     votes = samples = 0
     while samples < self.n:
       # Looks are free in a confidence sequence; dispatches are not.

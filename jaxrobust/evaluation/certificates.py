@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import TYPE_CHECKING, Any
 
-import jax
 import numpy as np
 
 from jaxrobust.attacks.minimum_budget import START
 from jaxrobust.attacks.schedule import Schedule
 from jaxrobust.certify.certifier import NORMS, Certifier
-from jaxrobust.certify.first import CERTIFIED_STAGE, PILOT, hidden_neurons, paying_bounds, proved_radii
+from jaxrobust.certify.first import CERTIFIED_STAGE, PILOT, Pilot, hidden_neurons, paying_bounds, proved_radii
 from jaxrobust.core.budget import Budget
 from jaxrobust.core.errors import InputError
 from jaxrobust.data.judging import judging_of
@@ -49,37 +49,37 @@ def proved_radii_of(job: Job, source: ShareSource) -> np.ndarray | None:
   norm, eps = job.entry.schedule.stages[0].attack.threat.name, job.entry.eps
   minimal = job.entry.schedule.minimal
   budget = math.inf if minimal or eps is None else eps.value
-  certifier = _paying(job, source.image_shape, norm, math.isfinite(budget))
-  key = job.config["data_fingerprint"], certifier.methods, norm, budget, source.positions.tobytes()
+  # Where there is no budget, or one of 0, a search begins as it would without.
+  start = (0.0 if eps is None else eps.value) or START[norm]
+  # What a search for budgets saves is not counted.
+  passes = passes_to_the_end(job.entry.schedule)[0] if math.isfinite(budget) else math.inf
+  pilot = _pilot(job, source.image_shape, norm)
+  certifier = pilot.certifier.limited(paying_bounds(pilot, start, passes))
+  key = job.config["data_fingerprint"], certifier.methods, norm, budget, start, source.positions.tobytes()
   known = job.context.certificates
   if key not in known:
-    known[key] = _prove(job, source, certifier, budget)
+    known[key] = _prove(source, certifier, budget, start)
   return known[key]
 
 
-def _paying(job: Job, shape: tuple[int, int, int], norm: str, bounded: bool) -> Certifier:
-  """Returns the bounds asked for that save more than they cost; what a search for budgets saves is not counted."""
-  certifier = Certifier(job.classifier, shape, norm, job.config["certify"]["method"])
-  passes = passes_to_the_end(job.entry.schedule)[0] if bounded else math.inf
-  pilot = examples_of(job.data, np.arange(min(PILOT, len(job.data))))
-  with jax.default_matmul_precision(job.options.precision):
-    kept = paying_bounds(certifier, *pilot, _start(job, norm), passes, hidden_neurons(job.classifier, shape))
-  return certifier.limited(kept)
+def _pilot(job: Job, shape: tuple[int, int, int], norm: str) -> Pilot:
+  """Returns the first examples of a job's data, which all attacks on one classifier share."""
+  method, known = job.config["certify"]["method"], job.context.pilots
+  key = job.config["data_fingerprint"], shape, norm, method
+  if key not in known:
+    certifier = Certifier(job.classifier, shape, norm, method)
+    examples, count = functools.partial(examples_of, job.data), min(PILOT, len(job.data))
+    known[key] = Pilot(certifier, examples, count, hidden_neurons(job.classifier, shape))
+  return known[key]
 
 
-def _start(job: Job, norm: str) -> float:
-  return START[norm] if job.entry.eps is None else job.entry.eps.value
-
-
-def _prove(job: Job, source: ShareSource, certifier: Certifier, budget: float) -> np.ndarray:
+def _prove(source: ShareSource, certifier: Certifier, budget: float, start: float) -> np.ndarray:
   radii = np.zeros(len(source))
   if not certifier.methods:
     return radii
-  start = _start(job, certifier.norm)
-  with jax.default_matmul_precision(job.options.precision):
-    for first in range(0, len(source), _CHUNK):
-      rows = np.arange(first, min(first + _CHUNK, len(source)))
-      radii[rows] = proved_radii(certifier, *examples_of(source.data, source.positions[rows]), budget, start)
+  for first in range(0, len(source), _CHUNK):
+    rows = np.arange(first, min(first + _CHUNK, len(source)))
+    radii[rows] = proved_radii(certifier, *examples_of(source.data, source.positions[rows]), budget, start)
   return radii
 
 
@@ -97,6 +97,7 @@ def certified_arrays(arrays: dict[str, np.ndarray], radii: np.ndarray, eps: Budg
   >>> found["stage"].tolist(), found["certified_radius"].tolist()
   ([-2, 2], [0.25, 0.0])
   """
-  closed = (radii >= eps.value) if eps is not None and "distance" not in arrays else np.zeros(len(radii), bool)
+  bounded = eps is not None and "distance" not in arrays
+  closed = (radii >= eps.value) & (radii > 0) if bounded else np.zeros(len(radii), bool)
   stage = np.where(closed & (arrays["stage"] < 0), CERTIFIED_STAGE, arrays["stage"]).astype(np.int32)
   return {"stage": stage, "certified_radius": radii.astype(np.float32)}

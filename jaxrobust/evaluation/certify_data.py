@@ -33,8 +33,8 @@ from jaxrobust.evaluation.verdicts import summarize
 from jaxrobust.results import Cell, Result, find_result, load_partial, remove_partial, save_partial, save_result
 from jaxrobust.results.ids import certificate_id
 
-SMOOTHING = "smoothing"
-# Examples between two looks at the clock.
+SMOOTHING, SEQUENTIAL = "smoothing", "smoothing-sequential"
+# Examples between two looks at the clock, by bounds; by votes, which take seconds, each has one.
 _CHUNK = 32
 
 Ask = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
@@ -55,7 +55,8 @@ def certify_data(
     root: the results folder.
     options: seed, precision and how often progress is saved.
     norm, method: which bounds; smoothing is l2.
-    search: whether radii are searched for; eps and nothing else is tried otherwise.
+    search: whether radii are searched for; eps and nothing else is tried otherwise, which by smoothing takes as few
+      copies as it takes to tell.
     smoothing: where the method is smoothing.
   """
   budget = Budget.parse(eps, "l2" if smoothing else norm)
@@ -66,11 +67,9 @@ def certify_data(
     ask = _by_bounds(Certifier(context.classifier, shape, norm, method), norm, budget, search)
     name, about = certificate_id(norm, method), {"search": search}
   else:
-    ask = _by_votes(context, smoothing)
-    name, about = (
-      certificate_id("l2", SMOOTHING),
-      {key: getattr(smoothing, key) for key in ("sigma", "n0", "n", "alpha")},
-    )
+    ask = _by_votes(context, smoothing) if search else _by_sequences(context, smoothing, budget.value)
+    name = certificate_id("l2", SMOOTHING if search else SEQUENTIAL)
+    about = {key: getattr(smoothing, key) for key in ("sigma", "n0", "n", "alpha")}
     model += smoothing.suffix
   cell = Cell(
     model=model,
@@ -93,7 +92,8 @@ def certify_data(
   if stored is not None:
     return stored
   with jax.default_matmul_precision(options.precision):
-    examples = _run(ask, data, cell.path(root), config, options, progress)
+    chunk = _CHUNK if smoothing is None else 1
+    examples = _run(ask, data, cell.path(root), config, options, progress, chunk)
   arrays = _cell_arrays(examples, data, budget.value)
   origin = provenance(options.precision) | ({"model": dict(context.about)} if context.about else {})
   result = Result(cell=cell, config=config, summary=_summary(arrays), examples=arrays, provenance=origin)
@@ -124,8 +124,21 @@ def _by_votes(context: ModelContext, smoothing: Smoothing) -> Ask:
   return ask
 
 
+def _by_sequences(context: ModelContext, smoothing: Smoothing, eps: float) -> Ask:
+  """Asks whether each label is certain within eps; what is right beyond that is a guess by `n0` copies."""
+
+  def ask(ids: np.ndarray, images: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    right, radii = np.zeros(len(ids), bool), np.zeros(len(ids))
+    for row, (one, image, label) in enumerate(zip(ids.tolist(), images, labels.tolist(), strict=True)):
+      radii[row] = smoothing.decide(context.classifier, image, label, one, eps).radius
+      right[row] = radii[row] > 0 or smoothing.choose(context.classifier, image, one) == label
+    return right, radii
+
+  return ask
+
+
 def _run(
-  ask: Ask, data: DataSource, path: Path, config: dict[str, Any], options: RunOptions, progress: ProgressFn
+  ask: Ask, data: DataSource, path: Path, config: dict[str, Any], options: RunOptions, progress: ProgressFn, chunk: int
 ) -> dict[str, np.ndarray]:
   """Asks about all examples, from saved progress if there is any."""
   arrays = {"correct": np.zeros(len(data), bool), "radius": np.zeros(len(data))}
@@ -134,8 +147,8 @@ def _run(
   if found is not None and all(found[0][name].shape == array.shape for name, array in arrays.items()):
     arrays, done = found[0], int(found[1]["done"])
   with StopRequest() as stop:
-    for first in range(done, len(data), _CHUNK):
-      ids = np.arange(first, min(first + _CHUNK, len(data)))
+    for first in range(done, len(data), chunk):
+      ids = np.arange(first, min(first + chunk, len(data)))
       arrays["correct"][ids], arrays["radius"][ids] = ask(ids, *examples_of(data, ids))
       done = int(ids[-1]) + 1
       progress(done / len(data))

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxrobust.certify.first import Pilot
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.classifier_forms import choosing
 from jaxrobust.core.defense import undefended
@@ -94,6 +95,7 @@ class ModelContext:
     about: what is known of it (`arch`, `family`, `technique`, `params`, `notes`), for provenance.
     repeated: fingerprints of the data that several jobs are about; of other data nothing is kept.
     certificates: distances within which examples were proved robust, by all that decides them.
+    pilots: the examples on which bounds of certificates are tried, by all that decides what is found.
     command: of a cell, as `data/condition/attack@eps`, the command line that computes it again.
     sources: the images that are kept; one cache may serve many classifiers.
     makers: other classifiers by name, against which images are made that this one is shown.
@@ -104,6 +106,7 @@ class ModelContext:
   command: Callable[[str], str] | None = None
   repeated: frozenset[str] = frozenset()
   certificates: dict[tuple, np.ndarray] = field(default_factory=dict)
+  pilots: dict[tuple, Pilot] = field(default_factory=dict)
   makers: Mapping[str, ModelContext] = field(default_factory=dict)
   _clean: OrderedDict[tuple, CleanLogits] = field(default_factory=OrderedDict)
   sources: SourceCache = field(default_factory=SourceCache)

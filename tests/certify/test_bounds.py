@@ -196,11 +196,37 @@ def test_what_has_no_bounds_is_refused_by_name() -> None:
     (lambda x: jnp.where(x > 0.5, x, 2 * x)[:, 0, 0], "gt"),
     (lambda x: x[:, 0, 0].astype(jnp.bfloat16), "bfloat16"),
     (lambda x: x[:, 0, 0] / x[:, 0, 0].sum(), "div of values that both depend"),
+    (lambda x: jnp.take(x[:, 0, 0], jnp.array([0, 7]), 1, mode="fill", fill_value=-1), "gather with a value"),
   ):
     with pytest.raises(InputError, match=word):
       certify_images(Classifier.from_function(function, 2), images, labels, "1/255")
   with pytest.raises(UnknownNameError, match="unknown norm 'l1'"):
     certify_images(Classifier.from_function(lambda x: x[:, 0, 0], 2), images, labels, "1/255", norm="l1")
+
+
+def test_bounds_that_overflow_prove_nothing() -> None:
+  """Within the ball the network itself overflows to NaN: layers without bounds must not look like ones that are off."""
+  image, biases = np.full((1, 2, 2, 1), 0.5, np.float32), [np.full(6, -2.0), *[np.zeros(6)] * 2, np.array([3.0, 0.0])]
+  for scale, finite in ((1e19, False), (1e15, True)):
+    model = dense([np.ones((4, 6)), *[np.full((6, 6), scale)] * 2, np.zeros((6, 2))], biases)
+    assert np.asarray(model(image)).tolist() == [[3.0, 0.0]] and np.isfinite(model(image + 0.3)).all() == finite
+    for method in ("crown", "kw"):
+      assert certify_images(model, image, np.array([0]), "0.3", method=method).certified.all() == finite
+
+
+def test_bounds_take_no_products_of_less_than_float32() -> None:
+  """An accelerator's default products are wrong by more than the slack."""
+  seen = []
+
+  def logits(images: jax.Array) -> jax.Array:
+    seen.append(jax.config.jax_default_matmul_precision)
+    return images[:, 0, 0]
+
+  certifier = Certifier(Classifier.from_function(logits, 2), (1, 1, 2))
+  seen.clear()
+  with jax.default_matmul_precision("bfloat16"):
+    certifier(np.array([[[[0.8, 0.4]]]], np.float32), np.array([0]), np.array([0.1]))
+  assert set(seen) == {"highest"}
 
 
 def test_radius_of_a_linear_classifier_and_batches() -> None:

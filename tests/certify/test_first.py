@@ -13,7 +13,7 @@ from jaxrobust.attacks.registry import make_attack
 from jaxrobust.attacks.schedule import as_schedule
 from jaxrobust.certify.certifier import METHODS, Certifier, certified_radii
 from jaxrobust.certify.crown import BoundMethod
-from jaxrobust.certify.first import CERTIFIED_STAGE, CertifyFirst, bound_passes, hidden_neurons, paying_bounds
+from jaxrobust.certify.first import CERTIFIED_STAGE, CertifyFirst, Pilot, bound_passes, hidden_neurons, paying_bounds
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.engine.api import attack_images
 from jaxrobust.evaluation.evaluate import evaluate
@@ -61,9 +61,43 @@ def test_the_same_flags_without_attacking_what_is_proved(tmp_path) -> None:  # t
     assert load_result(path).examples["stage"].tolist() == cell.result.examples["stage"].tolist()
 
 
+def test_the_attacks_of_a_classifier_share_the_pilot_and_no_budget_proves_nothing(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+  asked = []
+  call = Certifier.__call__
+
+  def counted(self, images, labels, eps):  # type: ignore[no-untyped-def]
+    asked.append((self.methods, float(eps[0])))
+    return call(self, images, labels, eps)
+
+  monkeypatch.setattr(Certifier, "__call__", counted)
+  entries = [attack_entry("pgd", "0.9", num_steps=steps) for steps in (9, 10, 11)]
+  entries += [attack_entry("pgd", "0", num_steps=9)]
+  options = RunOptions(quiet=True, certify="crown-ibp")
+  cells = evaluate(MODEL, (IMAGES, LABELS), entries, out=tmp_path, options=options).cells
+  # Nothing is proved at 0.9, which is found out once; of a budget of 0 there is nothing to prove.
+  assert [eps for _, eps in asked].count(0.9) == 1
+  unmoved = cells[-1].result.examples
+  assert (unmoved["robust"] == unmoved["correct"]).all() and (unmoved["stage"] == -1).all()
+
+
+def test_a_radius_does_not_depend_on_what_was_asked_before(tmp_path) -> None:  # type: ignore[no-untyped-def]
+  """Searches of different budgets begin elsewhere; each cell is what it would be alone."""
+  entries = [attack_entry("deepfool", eps, norm="linf", num_steps=2) for eps in ("0.05", "0.3")]
+  options = RunOptions(quiet=True, certify="crown-ibp")
+
+  def radii(entries, folder):  # type: ignore[no-untyped-def]
+    report = evaluate(MODEL, (IMAGES[:8], LABELS[:8]), entries, out=tmp_path / folder, options=options)
+    return report.cells[-1].result.examples["certified_radius"].tolist()
+
+  assert radii(entries, "both") == radii(entries[1:], "alone")
+
+
 def _paying(eps: float, passes: float, method: str = "crown") -> tuple[BoundMethod, ...]:
-  certifier = Certifier(MODEL, SHAPE, method=method)
-  return paying_bounds(certifier, IMAGES[:16], LABELS[:16], eps, passes, 6)
+  return paying_bounds(_pilot(method), eps, passes)
+
+
+def _pilot(method: str = "crown", neurons: int = 6) -> Pilot:
+  return Pilot(Certifier(MODEL, SHAPE, method=method), lambda rows: (IMAGES[rows], LABELS[rows]), 16, neurons)
 
 
 def test_bounds_that_cost_more_than_they_save_are_left_out() -> None:
@@ -74,9 +108,8 @@ def test_bounds_that_cost_more_than_they_save_are_left_out() -> None:
   # Just enough for the intervals and a row per class, not for rows of neurons too.
   between = bound_passes(cheap[0], 6, 3) * 3
   assert bound_passes(METHODS["crown"][1], 6000, 3) > between
-  certifier = Certifier(MODEL, SHAPE)
-  assert paying_bounds(certifier, IMAGES[:16], LABELS[:16], 0.05, between, 6000) == cheap
-  assert paying_bounds(certifier, IMAGES[:16], LABELS[:16], 0.05, math.inf, 10_000) == cheap
+  assert paying_bounds(_pilot(neurons=6000), 0.05, between) == cheap
+  assert paying_bounds(_pilot(neurons=10_000), 0.05, math.inf) == cheap
   wide = Classifier.from_function(
     lambda x: jax.nn.relu(jax.nn.relu(jnp.repeat(x.reshape(len(x), -1), 4000, 1)))[:, :2], 2
   )

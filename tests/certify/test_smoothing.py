@@ -78,6 +78,10 @@ def test_a_decision_takes_a_tenth_of_the_copies() -> None:
   some = Smoothing(sigma=0.25, n=21 * COPIES).decide(LINEAR, image_at(0.25), 0, 1, 0.25)
   assert some.prediction == ABSTAIN and some.samples == 21 * COPIES  # Growing looks do not go beyond n.
   assert NormalDist().cdf(1) < 0.85
+  # No votes prove a radius of so many sigmas.
+  assert smoothing.decide(LINEAR, image_at(0.35), 0, 1, 3.0) == (ABSTAIN, 0.0, 0)
+  with pytest.raises(InputError, match="at least 0"):
+    smoothing.decide(LINEAR, image_at(0.35), 0, 1, float("nan"))
 
 
 def test_cells_of_certificates(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
@@ -97,6 +101,12 @@ def test_cells_of_certificates(tmp_path, monkeypatch) -> None:  # type: ignore[n
   assert (
     whole.cell.model == "m+smoothed-0.25" and whole.examples["robust"].tolist() == exact.examples["robust"].tolist()
   )
+
+  few = certify("a", method="smoothing", smoothing=Smoothing(sigma=0.25, alpha=0.01), search=False)
+  assert few.cell.attack == "l2-certified-smoothing-sequential" and few.cell.model == whole.cell.model
+  assert few.examples["robust"].tolist() == exact.examples["robust"].tolist()
+  assert few.examples["certified_radius"].tolist() == np.where(exact.examples["robust"], np.float32(0.1), 0).tolist()
+  assert few.examples["correct"].tolist() == [True, True, True, False, True]
 
   # A page draws what is proved as a curve of its own, and ranks nobody by it.
   row = make_cell_row("a.json", exact)

@@ -45,6 +45,37 @@ def test_the_worst_case_of_a_linear_network_is_known(kind: type) -> None:
     np.testing.assert_allclose(loss_of(technique, LINEAR, scale), wanted, rtol=1e-4)
 
 
+def test_the_worst_case_behind_a_hidden_layer_by_hand() -> None:
+  """Every step of the three bounds written out in float64, for one hidden layer of five neurons."""
+  first, second = (np.asarray(one, np.float64) for one in HIDDEN)
+  flat, labels, eps = np.asarray(IMAGES, np.float64).reshape(6, -1), np.asarray(LABELS), 0.1
+  ce = lambda logits: np.log(np.exp(logits - logits[np.arange(6), labels][:, None]).sum(1))
+  low, high = flat @ first - eps * np.abs(first).sum(0), flat @ first + eps * np.abs(first).sum(0)
+  assert ((low < 0) & (high > 0)).any() and (np.abs(flat - 0.5) < 0.4).all()  # The box is not in the way.
+  rows = second[:, labels].T[:, :, None] - second[None]  # (image, neuron, class)
+  up, down = np.maximum(rows, 0), np.minimum(rows, 0)
+  relu = lambda x: np.maximum(x, 0)[:, :, None]
+  intervals = (up * relu(low) + down * relu(high)).sum(1)
+
+  slope = np.where(low >= 0, 1.0, np.where(high <= 0, 0.0, high / (high - low)))
+  crossing = (low < 0) & (high > 0)
+
+  def backward(below):  # type: ignore[no-untyped-def]
+    back = up * below[:, :, None] + down * slope[:, :, None]
+    offset = (down * np.where(crossing, -slope * low, 0.0)[:, :, None]).sum(1)
+    back = np.einsum("dn,inc->idc", first, back)
+    return np.einsum("id,idc->ic", flat, back) - eps * np.abs(back).sum(1) + offset
+
+  crown = backward(np.where(crossing, high > -low, slope).astype(float))
+  both = 0.25 * crown + 0.75 * intervals
+  for technique, margins in (
+    (IntervalTraining(0.1, kappa=0.0), intervals),
+    (CrownIntervalTraining(0.1, kappa=0.0, beta=0.25), both),
+    (ConvexOuterTraining(0.1), backward(slope)),
+  ):
+    np.testing.assert_allclose(loss_of(technique, HIDDEN), ce(-margins), rtol=1e-4)
+
+
 @pytest.mark.ci
 def test_bounds_are_ordered_and_weights_get_gradients() -> None:
   """Every bound is at least the loss of any image in the ball; CROWN-IBP's CROWN bound is the tighter one here."""
