@@ -97,7 +97,8 @@ def certified_arrays(arrays: dict[str, np.ndarray], radii: np.ndarray, eps: Budg
   >>> found["stage"].tolist(), found["certified_radius"].tolist()
   ([-2, 2], [0.25, 0.0])
   """
-  bounded = eps is not None and "distance" not in arrays
-  closed = (radii >= eps.value) & (radii > 0) if bounded else np.zeros(len(radii), bool)
+  closed = np.zeros(len(radii), bool)
+  if eps is not None and "distance" not in arrays:
+    closed = (radii >= eps.value) & (radii > 0)
   stage = np.where(closed & (arrays["stage"] < 0), CERTIFIED_STAGE, arrays["stage"]).astype(np.int32)
   return {"stage": stage, "certified_radius": radii.astype(np.float32)}

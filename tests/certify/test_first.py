@@ -82,14 +82,15 @@ def test_the_attacks_of_a_classifier_share_the_pilot_and_no_budget_proves_nothin
 
 def test_a_radius_does_not_depend_on_what_was_asked_before(tmp_path) -> None:  # type: ignore[no-untyped-def]
   """Searches of different budgets begin elsewhere; each cell is what it would be alone."""
-  entries = [attack_entry("deepfool", eps, norm="linf", num_steps=2) for eps in ("0.05", "0.3")]
+  entries = [attack_entry("deepfool", eps, norm="linf", num_steps=2) for eps in ("0.04", "0.07")]
   options = RunOptions(quiet=True, certify="crown-ibp")
 
   def radii(entries, folder):  # type: ignore[no-untyped-def]
     report = evaluate(MODEL, (IMAGES[:8], LABELS[:8]), entries, out=tmp_path / folder, options=options)
     return report.cells[-1].result.examples["certified_radius"].tolist()
 
-  assert radii(entries, "both") == radii(entries[1:], "alone")
+  alone = radii(entries[1:], "alone")
+  assert radii(entries, "both") == alone and max(alone) > 0.07
 
 
 def _paying(eps: float, passes: float, method: str = "crown") -> tuple[BoundMethod, ...]:
