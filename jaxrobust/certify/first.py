@@ -111,7 +111,7 @@ def bound_passes(method: BoundMethod, neurons: int, classes: int) -> float:
 
 
 @dataclass(frozen=True)
-class Pilot:
+class BoundPilot:
   """The first examples of a data set, and what bounds have said of them, which is asked once for all attacks.
 
   Attributes:
@@ -136,7 +136,7 @@ class Pilot:
     return self.answers[key]
 
 
-def paying_bounds(pilot: Pilot, eps: float, passes: float) -> tuple[BoundMethod, ...]:
+def paying_bounds(pilot: BoundPilot, eps: float, passes: float) -> tuple[BoundMethod, ...]:
   """Returns the bounds that save more passes than they cost, by the first examples of a data set.
 
   Args:

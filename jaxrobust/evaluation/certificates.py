@@ -11,7 +11,7 @@ import numpy as np
 from jaxrobust.attacks.minimum_budget import START
 from jaxrobust.attacks.schedule import Schedule
 from jaxrobust.certify.certifier import NORMS, Certifier
-from jaxrobust.certify.first import CERTIFIED_STAGE, PILOT, Pilot, hidden_neurons, paying_bounds, proved_radii
+from jaxrobust.certify.first import CERTIFIED_STAGE, PILOT, BoundPilot, hidden_neurons, paying_bounds, proved_radii
 from jaxrobust.core.budget import Budget
 from jaxrobust.core.errors import InputError
 from jaxrobust.data.judging import judging_of
@@ -62,14 +62,14 @@ def proved_radii_of(job: Job, source: ShareSource) -> np.ndarray | None:
   return known[key]
 
 
-def _pilot(job: Job, shape: tuple[int, int, int], norm: str) -> Pilot:
+def _pilot(job: Job, shape: tuple[int, int, int], norm: str) -> BoundPilot:
   """Returns the first examples of a job's data, which all attacks on one classifier share."""
   method, known = job.config["certify"]["method"], job.context.pilots
   key = job.config["data_fingerprint"], shape, norm, method
   if key not in known:
     certifier = Certifier(job.classifier, shape, norm, method)
     examples, count = functools.partial(examples_of, job.data), min(PILOT, len(job.data))
-    known[key] = Pilot(certifier, examples, count, hidden_neurons(job.classifier, shape))
+    known[key] = BoundPilot(certifier, examples, count, hidden_neurons(job.classifier, shape))
   return known[key]
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxrobust.certify.first import Pilot
+from jaxrobust.certify.first import BoundPilot
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.classifier_forms import choosing
 from jaxrobust.core.defense import undefended
@@ -106,7 +106,7 @@ class ModelContext:
   command: Callable[[str], str] | None = None
   repeated: frozenset[str] = frozenset()
   certificates: dict[tuple, np.ndarray] = field(default_factory=dict)
-  pilots: dict[tuple, Pilot] = field(default_factory=dict)
+  pilots: dict[tuple, BoundPilot] = field(default_factory=dict)
   makers: Mapping[str, ModelContext] = field(default_factory=dict)
   _clean: OrderedDict[tuple, CleanLogits] = field(default_factory=OrderedDict)
   sources: SourceCache = field(default_factory=SourceCache)

@@ -13,7 +13,14 @@ from jaxrobust.attacks.registry import make_attack
 from jaxrobust.attacks.schedule import as_schedule
 from jaxrobust.certify.certifier import METHODS, Certifier, certified_radii
 from jaxrobust.certify.crown import BoundMethod
-from jaxrobust.certify.first import CERTIFIED_STAGE, CertifyFirst, Pilot, bound_passes, hidden_neurons, paying_bounds
+from jaxrobust.certify.first import (
+  CERTIFIED_STAGE,
+  BoundPilot,
+  CertifyFirst,
+  bound_passes,
+  hidden_neurons,
+  paying_bounds,
+)
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.engine.api import attack_images
 from jaxrobust.evaluation.evaluate import evaluate
@@ -97,8 +104,8 @@ def _paying(eps: float, passes: float, method: str = "crown") -> tuple[BoundMeth
   return paying_bounds(_pilot(method), eps, passes)
 
 
-def _pilot(method: str = "crown", neurons: int = 6) -> Pilot:
-  return Pilot(Certifier(MODEL, SHAPE, method=method), lambda rows: (IMAGES[rows], LABELS[rows]), 16, neurons)
+def _pilot(method: str = "crown", neurons: int = 6) -> BoundPilot:
+  return BoundPilot(Certifier(MODEL, SHAPE, method=method), lambda rows: (IMAGES[rows], LABELS[rows]), 16, neurons)
 
 
 def test_bounds_that_cost_more_than_they_save_are_left_out() -> None:
