@@ -22,7 +22,7 @@ from jaxrobust.engine.table import ExampleTable
 
 Arrays = dict[str, np.ndarray]
 # What a snapshot holds, and by which rules it was judged; one of another version is not continued.
-VERSION = 5
+VERSION = 6
 _KINDS: dict[str, type] = {kind.__name__: kind for kind in (CleanBatch, Departures, Judged, Fetched)}
 
 

@@ -54,6 +54,7 @@ _MODULES = (
   "techniques.averaging",
   "techniques.awp",
   "techniques.certified",
+  "techniques.composite",
   "techniques.deepdefense",
   "techniques.distill",
   "techniques.ensemble",

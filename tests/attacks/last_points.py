@@ -26,9 +26,9 @@ from jaxrobust.core.types import Problem
 
 def last_points(attack: Any, model: Any, images: Any, labels: Any, eps: float, starts: Any = None) -> np.ndarray:
   """Returns the last points of images; `starts` replaces the noisy starts of perceptual attacks."""
-  bound = bind_threat(attack, model)
 
-  def one(image: Any, label: Any, start: Any) -> Any:
+  def one(model: Any, image: Any, label: Any, start: Any) -> Any:
+    bound = bind_threat(attack, model)
     problem = Problem(image, label, jnp.asarray(-1), jnp.asarray(eps), jax.random.key(0))
     state = bound.init(problem)
     state = state if start is None else state._replace(image=start)
@@ -47,5 +47,6 @@ def last_points(attack: Any, model: Any, images: Any, labels: Any, eps: float, s
     found = bound.candidate(problem, state)
     return found[0] if bound.threat.witnessed else found
 
-  axes = (0, 0, None if starts is None else 0)
-  return np.asarray(jax.jit(jax.vmap(one, in_axes=axes))(images, labels, starts))
+  # The model is an argument, so that networks of one architecture share a program.
+  axes = (None, 0, 0, None if starts is None else 0)
+  return np.asarray(jax.jit(jax.vmap(one, in_axes=axes))(model, images, labels, starts))

@@ -2,20 +2,23 @@
 
   pat          perceptual adversarial training: FastLPA within 0.5 of the network's own features, 10 steps; Laidlaw et
                al. 2021 (arXiv:2006.12655, self-bounded, as their README trains on CIFAR-10)
+  pat-vr      the same + weight |f(x1) - f(x2)|_2 on logits, of two points that fast-lpa drives apart from two starts;
+              Dai et al. 2022 (arXiv:2204.13779), weight 0.1; there the second point's rate of change is measured
+              against the first point, which is mended here
   stadv-at     StAdv within 0.05, 20 steps
   recolor-at   ReColorAdv within 0.06, 20 steps; both as perceptual-advex 0.2.6 has them
 
 Cross-entropy is trained on, the margin is attacked. As in `--only_attack_correct` there, images that the network
-already gets wrong stay as they are. Mixtures with norms, and REx, are `multi-at`'s. OODRobustBench's section 6
-(arXiv:2310.12793) has further methods that are not here, and what they would need: GAT (arXiv:2202.04235) a threat that
-composes hue, saturation, brightness, contrast, rotation and linf in an order which is searched too; PAT with VR the
-pair of `vr` climbed within the perceptual bound; AS (a second, standard network and one that mixes the two in
-evaluation), PLAT and CARD more than one training run of one network.
+already gets wrong stay as they are. Mixtures with norms, and REx, are `multi-at`'s; GAT is `composite`. Of the methods
+in OODRobustBench's section 6 (arXiv:2310.12793) three are not here, and what they would need: AS a second, standard
+network and one that mixes the two in evaluation, PLAT and CARD more than one training run of one network.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -23,10 +26,12 @@ import jax.numpy as jnp
 
 from jaxrobust.attacks.losses import margin
 from jaxrobust.attacks.registry import make_attack
+from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.contract import bind_threat
 from jaxrobust.core.types import Array
-from jaxrobust.training.technique import TECHNIQUES, Batch, Context
-from jaxrobust.training.techniques.adversarial import AdversarialTraining, craft
+from jaxrobust.training.technique import TECHNIQUES, Batch, Context, Losses, Network
+from jaxrobust.training.techniques.adversarial import AdversarialTraining, advance, craft, problems_of
+from jaxrobust.training.techniques.variation import variation
 
 
 def target_margin(targets: Array, logits: Array) -> Array:
@@ -54,15 +59,54 @@ class ThreatTraining(AdversarialTraining):
   def attack(self) -> Any:
     return make_attack(self.method, num_steps=self.num_steps)
 
-  def craft(self, batch: Batch, context: Context) -> Array:
+  def craft(self, batch: Batch, context: Context) -> Any:
     classifier, eps = self.attacked(context), self.budget * context.eps_scale
     attack = bind_threat(self.attack, classifier)
     found = craft(attack, classifier, batch.images, batch.targets, eps, batch.keys, target_margin)
+    return self._where_right(found, batch, classifier)
+
+  def _where_right(self, found: Array, batch: Batch, classifier: Classifier) -> Array:
+    """Returns the images found, and the clean ones where these are not to be attacked."""
     if not self.only_correct:
       return found
     logits = jax.lax.stop_gradient(classifier(batch.images))
     right = jnp.argmax(logits, axis=-1) == jnp.argmax(batch.targets, axis=-1)
     return jnp.where(right[:, None, None, None], found, batch.images)
+
+
+@TECHNIQUES.register("pat-vr")
+@dataclasses.dataclass(frozen=True)
+class PerceptualVariation(ThreatTraining):
+  """Perceptual adversarial training with the variation of logits within the bound."""
+
+  eps: str = "0.5"
+  weight: float = 0.1
+
+  def craft(self, batch: Batch, context: Context) -> tuple[Array, ...]:
+    classifier = self.attacked(context)
+    pair = (self._where_right(images, batch, classifier) for images in self._pair(batch, context, classifier))
+    return super().craft(batch, context), *pair
+
+  def _pair(self, batch: Batch, context: Context, classifier: Classifier) -> Iterator[Array]:
+    """Drives two points apart, both from where they were before a step."""
+    attack, keys = bind_threat(self.attack, classifier), jax.vmap(jax.random.split)(batch.keys)
+    problems = [problems_of(batch.images, self.budget * context.eps_scale, keys[:, at]) for at in range(2)]
+    apart = functools.partial(advance, attack, classifier, variation)
+
+    def step(_: Array, pair: tuple[Any, Any]) -> tuple[Any, Any]:
+      first, second = (classifier(states.image) for states in pair)
+      return apart(problems[0], second, pair[0])[0], apart(problems[1], first, pair[1])[0]
+
+    starts = tuple(jax.vmap(attack.init)(problem) for problem in problems)
+    ends = jax.lax.fori_loop(0, self.num_steps, step, starts)
+    return (jax.lax.stop_gradient(states.image) for states in ends)
+
+  def loss(self, network: Network, batch: Batch, context: Context) -> Losses:
+    images, *pair = context.crafted
+    plain = super().loss(network, batch, context._replace(crafted=images))
+    first, stats = network(pair[0], plain.batch_stats)
+    second, stats = network(pair[1], stats)
+    return plain._replace(values=plain.values + self.weight * variation(first, second), batch_stats=stats)
 
 
 @TECHNIQUES.register("pat")

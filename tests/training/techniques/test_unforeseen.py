@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from types import SimpleNamespace
 
 import jax
@@ -9,10 +10,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxrobust.attacks.registry import make_attack
+from jaxrobust.core.contract import bind_threat
+from jaxrobust.core.gradients import ImageLogits
+from jaxrobust.core.types import Problem
 from jaxrobust.training.composition import make_technique
 from jaxrobust.training.technique import Batch
+from jaxrobust.training.techniques.variation import variation
 from tests.attacks.test_perceptual import classifier
 from tests.golden import perceptual_networks as networks
+from tests.training.techniques.linear import Training, entropy, rows, weights
+from tests.training.techniques.linear import context as linear_context
 
 
 @pytest.mark.ci
@@ -50,3 +58,44 @@ def test_only_what_the_network_gets_right_is_attacked(name):
     np.delete(row, label).max() - row[label] for rows in logits for row, label in zip(rows, labels, strict=True)
   ]
   assert (np.array(margins[5:]) > np.array(margins[1:4])).all(), "attacked images are closer to being wrong"
+
+
+@pytest.mark.ci
+def test_the_pair_of_perceptual_variation_is_driven_apart_by_the_steps_of_fast_lpa():
+  model, images = classifier(), networks.pictures(4)
+  labels = np.asarray(model(images)).argmax(1)
+  labels[0] = (labels[0] + 1) % networks.CLASSES
+  keys = jax.random.split(jax.random.key(0), 4)
+  batch = Batch(jnp.asarray(images), jax.nn.one_hot(labels, networks.CLASSES), jnp.asarray(labels), keys, jnp.arange(4))
+  context = SimpleNamespace(classifier=model, coupled=None, eps_scale=1.0)
+  made = {
+    steps: jax.jit(lambda rows, steps=steps: make_technique("pat-vr", num_steps=steps).craft(rows, context))(batch)
+    for steps in (1, 6)
+  }
+  alone = make_technique("pat", num_steps=6)
+  np.testing.assert_allclose(made[6][0], jax.jit(lambda rows: alone.craft(rows, context))(batch), atol=1e-6)
+  apart = {steps: np.asarray(variation(*(model(part) for part in found[1:]))) for steps, found in made.items()}
+  assert apart[6][0] < 1e-5, "an image that the network gets wrong stays as it is"
+  assert (apart[6][1:] > apart[1][1:]).all() and (apart[1][1:] > 0).all()
+  # One step by hand, of the first point away from the second.
+  attack = bind_threat(make_attack("fast-lpa", num_steps=1), model)
+  halves = jax.vmap(jax.random.split)(keys)[3]
+  first, second = (Problem(batch.images[3], -1, -1, jnp.asarray(0.5), half) for half in halves)
+  other = model(attack.init(second).image[None])[0]
+  moving = dataclasses.replace(attack, loss=lambda logits: jnp.linalg.norm(logits - other))
+  state, _ = moving.step(ImageLogits(model, first.key), first, moving.init(first))
+  np.testing.assert_allclose(made[1][1][3], state.image, atol=1e-5)
+
+
+def test_perceptual_variation_weighs_the_distance_of_logits():
+  matrix, batch = weights(), rows()
+  pair = (batch.images + 0.1, batch.images - 0.2)
+  values = {}
+  for weight in (0.0, 2.0):
+    objective = make_technique("pat-vr", weight=weight)
+    frozen = linear_context(matrix, crafted=(batch.images, *pair))
+    values[weight] = np.asarray(objective.loss(Training(matrix), batch, frozen).values)
+  flat = np.asarray(batch.images).reshape(len(batch.labels), -1)
+  np.testing.assert_allclose(values[0.0], entropy(flat @ matrix, np.asarray(batch.targets)), rtol=1e-5)
+  want = 2 * np.linalg.norm(np.full_like(flat, 0.3) @ matrix, axis=-1)
+  np.testing.assert_allclose(values[2.0] - values[0.0], want, rtol=1e-4)
