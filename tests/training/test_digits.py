@@ -35,6 +35,8 @@ TECHNIQUES = {
   "mma": SHORT | {"bisections": 2},
   "fat": SHORT,
   "hat": SHORT | {"helper": "other"},
+  "gat": SHORT,
+  "pat-vr": {"num_steps": 2, "eps": "0.2"},
   "multi-at": SHORT | {"mode": "msd", "budgets": {"linf": "0.05", "l2": "0.5"}},
 }
 
