@@ -154,7 +154,7 @@ class AdversarialTraining(InnerMaximization):
     if not 0 <= self.clean < 1:
       raise InputError(f"the clean part must be in [0, 1), got {self.clean}")
 
-  def craft(self, batch: Batch, context: Context) -> Array:
+  def craft(self, batch: Batch, context: Context) -> Any:
     return self.search(batch, context)
 
   def loss(self, network: Network, batch: Batch, context: Context) -> Losses:
