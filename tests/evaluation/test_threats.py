@@ -17,13 +17,14 @@ from jaxrobust import testing
 from jaxrobust.attacks.minimum_budget import MinimumBudget
 from jaxrobust.attacks.registry import make_attack
 from jaxrobust.core.classifier import Classifier
-from jaxrobust.core.errors import CellMismatchError, InputError
+from jaxrobust.core.errors import CellMismatchError, InputError, StoppedError
 from jaxrobust.core.threat import Threat
 from jaxrobust.core.types import Cost, Probe
 from jaxrobust.data.registry import load_data
 from jaxrobust.data.source import ArraySource
 from jaxrobust.engine.api import fit_schedule
 from jaxrobust.engine.options import EngineOptions
+from jaxrobust.engine.scheduler import Engine
 from jaxrobust.evaluation import runner
 from jaxrobust.evaluation.context import ModelContext
 from jaxrobust.evaluation.evaluate import evaluate
@@ -40,6 +41,7 @@ from jaxrobust.report.cell_rows import read_cell_rows
 from jaxrobust.report.pictures import read_pictures
 from jaxrobust.results import find_result, load_result, load_results, plain
 from jaxrobust.results.folder import open_folder
+from tests.evaluation.test_runner import stopping
 
 OPTIONS = RunOptions(EngineOptions.for_platform(8), quiet=True)
 
@@ -186,6 +188,30 @@ def test_kept_images_come_with_their_distance_and_a_picture_of_what_is_measured(
   (path,) = (file for file in tmp_path.rglob("*.images.npz") if "flow" in file.name)
   shown = read_pictures(open_folder(tmp_path), str(path.relative_to(tmp_path)), path.stat().st_size)
   assert all(picture["witness"].startswith("data:image/png") and picture["distance"] <= 0.41 for picture in shown)
+
+
+def test_kept_pictures_are_the_same_after_a_stop_and_from_shards(data, tmp_path, monkeypatch):
+  entry = attack_entry("stadv", "0.4", num_steps=12, learning_rate=0.1)
+  run = lambda out, **share: evaluate(
+    testing.fixture(), data, [entry], name="m", out=tmp_path / out, options=replace(OPTIONS, save_images=5, **share)
+  )
+  run("whole")
+  for process in (1, 0):
+    run("shared", process=process, processes=2)
+  kept = []
+  for after in (4, 8, 12):
+    with monkeypatch.context() as patch, pytest.raises(StoppedError):
+      patch.setattr(Engine, "turn", stopping(Engine.turn, after))
+      run(f"stopped-{after}")
+    (partial,) = tmp_path.rglob("*.partial.npz")
+    with np.load(partial) as saved:
+      kept += [saved[name].shape[-1] for name in saved.files if name.endswith(".images")]
+    run(f"stopped-{after}")
+  whole, *others = (
+    path.read_bytes() for path in sorted(tmp_path.rglob("*.images.npz"), key=lambda p: "whole" not in str(p))
+  )
+  assert set(kept) == {6}, "images wait with their pictures"
+  assert others == [whole] * 4 and "witness" in np.load(next(tmp_path.rglob("*.images.npz")))
 
 
 def test_shipped_cells_say_what_would_be_asked_today():
