@@ -26,8 +26,8 @@ NETWORKS = ("delta", "stadv", "recoloradv_delta")
 RUNS = (
   ("stadv", 0.01),
   ("recolor", 0.06),
-  ("ppgd", 0.1),
   ("lpa", 0.5),
+  ("ppgd", 0.1),
   ("stadv", 0.05),
   ("lpa", 0.2),
   ("ppgd", 0.5),
@@ -68,15 +68,16 @@ def main(root: Path) -> None:
   labels = torch.tensor(data["labels"][:COUNT].astype(np.int64))
   for attack, bound in RUNS:
     for name in NETWORKS:
-      if f"{name} {attack}@{bound}" in known:
+      case = f"{name} {attack}@{bound}"
+      if len(known.get(case, "")) >= COUNT:
         continue
       file = root / "weights" / "recoloradv" / f"{name}.resnet32.pt"
       state = torch.load(file, map_location="cpu", weights_only=False)
       network, began = ResNetCIFAR(state.get("state_dict", state)), time.process_time()
-      flags = "".join(right_after(attack, bound, network, images, labels, at) for at in range(0, COUNT, BATCH))
-      known[f"{name} {attack}@{bound}"] = flags
-      FILE.write_text(json.dumps(known, indent=1) + "\n")
-      print(name, attack, bound, flags.count("1"), round(time.process_time() - began), flush=True)
+      for at in range(len(known.get(case, "")), COUNT, BATCH):
+        known[case] = known.get(case, "") + right_after(attack, bound, network, images, labels, at)
+        FILE.write_text(json.dumps(known, indent=1) + "\n")
+      print(case, known[case].count("1"), round(time.process_time() - began), flush=True)
 
 
 if __name__ == "__main__":
