@@ -26,9 +26,10 @@ import jax
 import jax.numpy as jnp
 
 from jaxrobust.attacks import norms
-from jaxrobust.attacks.estimates import normal, score_of
+from jaxrobust.attacks.estimates import score_of
 from jaxrobust.attacks.query_attack import QueryAttack
 from jaxrobust.attacks.registry import ATTACKS
+from jaxrobust.core.threefry import normal
 from jaxrobust.core.types import Array, Cost, LogitsFn, Probe, Problem
 
 MOST_TILES = 50

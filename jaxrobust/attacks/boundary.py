@@ -25,6 +25,7 @@ import jax.numpy as jnp
 
 from jaxrobust.attacks import decision
 from jaxrobust.attacks.registry import ATTACKS
+from jaxrobust.core.threefry import gaussian
 from jaxrobust.core.types import Array, LogitsFn, Probe, Problem
 
 BISECTIONS = 10
@@ -85,7 +86,7 @@ class Boundary(decision.DecisionAttack):
     # Both questions of a turn are about the same draw, which is numbered by the turn once the walk has begun.
     draw = jnp.where(walking, -state.turn, state.number)
     values = decision.draw(problem.key, draw, image.size)
-    around, toward = proposals(image, approach, decision.gaussian(values), state.sphere, state.source)
+    around, toward = proposals(image, approach, gaussian(values), state.sphere, state.source)
     paired = walking & (state.turn % self.every == 0)
     aside = paired & ~state.asked
     way = decision.approach_point(self.norm, problem, approach, state.number, values)

@@ -21,14 +21,13 @@ import numpy as np
 from jaxrobust.attacks import norms
 from jaxrobust.attacks.query_attack import QueryAttack
 from jaxrobust.core.summation import ordered_sum
-from jaxrobust.core.threefry import unrolled
+from jaxrobust.core.threefry import symmetric
 from jaxrobust.core.types import Array, Problem
 
 # Images of noise that are tried before an image of the data set is taken.
 TRIES = 50
 # Phases of an approach.
 START, BISECT, ARRIVED = 0, 1, 2
-_LOWEST = float(np.nextafter(np.float32(-1.0), np.float32(0.0)))
 
 
 class Approach(NamedTuple):
@@ -52,14 +51,7 @@ class Approach(NamedTuple):
 
 def draw(key: Array, number: Array, size: int) -> Array:
   """Returns the number-th vector of a key, uniform in (-1, 1); all randomness of these attacks is read from it."""
-  values = jax.random.uniform(unrolled(jax.random.fold_in(key, number)), (size,), minval=_LOWEST, maxval=1.0)
-  # Used more than once, it would be hashed more than once.
-  return jax.lax.optimization_barrier(values)
-
-
-def gaussian(values: Array) -> Array:
-  """Returns the normal numbers that JAX reads from uniform ones in (-1, 1)."""
-  return np.float32(np.sqrt(2)) * jax.lax.erf_inv(values)
+  return symmetric(jax.random.fold_in(key, number), size)
 
 
 def begin(problem: Problem) -> Approach:

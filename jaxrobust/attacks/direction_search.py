@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxrobust.attacks import decision
+from jaxrobust.core.threefry import gaussian
 from jaxrobust.core.types import Array, LogitsFn, Probe, Problem
 
 # Phases, and what is known of the boundary along a direction.
@@ -131,7 +132,7 @@ class DirectionSearch(decision.DecisionAttack):
     image = problem.image.ravel()
     values = decision.draw(problem.key, state.number, image.size)
     # Of length one on average: to scale each would cost one more sum over the image.
-    noise = decision.gaussian(values) / np.float32(image.size**0.5)
+    noise = gaussian(values) / np.float32(image.size**0.5)
     seeking, probing = state.phase == SEEK, state.phase == PROBE
     given = (problem.target >= 0) | ((state.number >= decision.TRIES) & jnp.isinf(state.best_g))
     start = decision.start_point(problem, given, values) - image

@@ -10,6 +10,7 @@ Sources: Spall 1992; Salimans et al. 2017 (arXiv:1703.03864); Ilyas et al. 2018 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -17,7 +18,8 @@ import jax
 import jax.numpy as jnp
 
 from jaxrobust.attacks import losses
-from jaxrobust.core.threefry import unrolled
+from jaxrobust.core.summation import sum_of_many
+from jaxrobust.core.threefry import computed_once, unrolled
 from jaxrobust.core.types import Array, Problem
 
 # Score of an image: the loss that an attack climbs, at the query of a number.
@@ -43,14 +45,9 @@ class GradientEstimate(NamedTuple):
   flat: Array
 
 
-def normal(key: Array, shape: tuple[int, ...]) -> Array:
-  """Returns a direction of independent normal entries."""
-  return jax.random.normal(key, shape)
-
-
 def signs(key: Array, shape: tuple[int, ...]) -> Array:
   """Returns a direction of independent random signs."""
-  return jax.random.rademacher(unrolled(key), shape, jnp.float32)
+  return computed_once(jax.random.rademacher(unrolled(key), (math.prod(shape),), jnp.float32)).reshape(shape)
 
 
 def score_of(model: Callable, loss: str, problem: Problem) -> Score:
@@ -102,7 +99,7 @@ def estimate_gradient(
     both = jnp.all(finite.reshape(2, -1), 0)
     slopes = jnp.where(both, (up - down) / (2.0 * sigma), 0.0)
     # Not a matrix product, whose rounding would depend on how many slots share a batch.
-    grad = jnp.sum(slopes.reshape(-1, *[1] * image.ndim) * along, 0)
+    grad = sum_of_many(slopes.reshape(-1, *[1] * image.ndim) * along)
     return grad, jnp.sum(up + down), jnp.sum(~finite), jnp.sum(slopes != 0.0)
 
   grad, loss, bad, steep = total(some, pairs, max(PARALLEL // 2, 1))

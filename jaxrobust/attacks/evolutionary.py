@@ -25,6 +25,7 @@ import jax.numpy as jnp
 
 from jaxrobust.attacks import decision
 from jaxrobust.attacks.registry import ATTACKS
+from jaxrobust.core.threefry import gaussian
 from jaxrobust.core.types import Array, LogitsFn, Probe, Problem
 
 BISECTIONS = 10
@@ -82,7 +83,7 @@ class Evolutionary(decision.DecisionAttack):
     size = state.path.size
     selection = decision.draw(jax.random.fold_in(problem.key, _SELECTION), state.number, size)
     chosen = drawn_by_weight(selection, state.covariance, max(size / _SHARE, 1.0))
-    z = jnp.where(chosen, jnp.sqrt(state.covariance) * decision.gaussian(values[:size]), 0.0)
+    z = jnp.where(chosen, jnp.sqrt(state.covariance) * gaussian(values[:size]), 0.0)
     large = z if grid == shape else jax.image.resize(z.reshape(grid), shape, "bilinear").ravel()
     candidate = proposal(image, approach, large, state.mu, self.sigma)
     way = decision.approach_point(self.norm, problem, approach, state.number, values)

@@ -26,6 +26,7 @@ import numpy as np
 
 from jaxrobust.attacks import decision
 from jaxrobust.attacks.registry import ATTACKS
+from jaxrobust.core.threefry import gaussian
 from jaxrobust.core.types import Array, LogitsFn, Probe, Problem
 
 BISECTIONS = 14
@@ -93,7 +94,7 @@ class GeoDA(decision.DecisionAttack):
     walking = arrived & (state.walks >= 0)
     probing = arrived & ~walking
     values = decision.draw(problem.key, state.number, image.size)
-    noise = smooth(decision.gaussian(values).reshape(problem.image.shape), self.frequencies).ravel()
+    noise = smooth(gaussian(values).reshape(problem.image.shape), self.frequencies).ravel()
     straight = decision.unit(state.normal) if self.norm == "l2" else jnp.sign(state.normal)
     reach = approach.distance * BEYOND * GROWTH ** jnp.maximum(state.walks, 0)
     moved = jnp.where(walking, image + reach * straight, approach.point + self.sigma * noise)

@@ -28,6 +28,7 @@ import numpy as np
 
 from jaxrobust.attacks import decision
 from jaxrobust.attacks.registry import ATTACKS
+from jaxrobust.core.threefry import gaussian
 from jaxrobust.core.types import Array, LogitsFn, Probe, Problem
 
 FIRST_DELTA = 0.1
@@ -104,7 +105,7 @@ class HopSkipJump(decision.DecisionAttack):
     reach = distance / jnp.sqrt(state.iteration + 1.0) * jnp.exp2(-jnp.maximum(state.halvings, 0).astype(jnp.float32))
     # One sum over the image for both: a step along the estimate, or a probe.
     if self.norm == "l2":
-      move = decision.unit(jnp.where(stepping, state.signed, decision.gaussian(values)))
+      move = decision.unit(jnp.where(stepping, state.signed, gaussian(values)))
     else:
       move = jnp.where(stepping, jnp.sign(state.signed), decision.unit(values))
     moved = jnp.clip(approach.point + jnp.where(stepping, reach, delta) * move, 0.0, 1.0)

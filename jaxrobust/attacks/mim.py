@@ -29,6 +29,7 @@ from jaxrobust.attacks.registry import ATTACKS, check_steps
 from jaxrobust.attacks.views import Gaussian, Views
 from jaxrobust.core.budget import check_norm
 from jaxrobust.core.gradients import look, loss_and_grad
+from jaxrobust.core.summation import sum_of_many
 from jaxrobust.core.threat import by_norm
 from jaxrobust.core.types import Array, Cost, LogitsFn, Probe, Problem
 
@@ -169,7 +170,7 @@ class MIM:
     keys = jax.random.split(jax.random.fold_in(key, count), count)
     one = lambda point, key, number: _mean_gradient(model, loss, self.views, problem, key, point, number)
     grads, nan = jax.vmap(one)(points, keys, jnp.arange(count))
-    return jnp.mean(grads, axis=0), jnp.any(nan)
+    return sum_of_many(grads) / count, jnp.any(nan)
 
   def candidate(self, problem: Problem, state: MIMState) -> Array:
     del problem
@@ -200,7 +201,7 @@ def _mean_gradient(
     return pull(point.grad)[0], jnp.asarray(point.probe.nan)
 
   grads, nan = jax.vmap(one)(jnp.arange(views.count))
-  return jnp.mean(grads, axis=0), jnp.any(nan)
+  return sum_of_many(grads) / views.count, jnp.any(nan)
 
 
 @ATTACKS.register("mim")

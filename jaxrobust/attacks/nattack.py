@@ -25,10 +25,11 @@ import jax.numpy as jnp
 
 from jaxrobust.attacks import losses, norms
 from jaxrobust.attacks.cw import from_tanh_space, to_tanh_space
-from jaxrobust.attacks.estimates import PARALLEL, normal, score_of, total
+from jaxrobust.attacks.estimates import PARALLEL, score_of, total
 from jaxrobust.attacks.query_attack import QueryAttack
 from jaxrobust.attacks.registry import ATTACKS
-from jaxrobust.core.summation import ordered_sum
+from jaxrobust.core.summation import ordered_sum, sum_of_many
+from jaxrobust.core.threefry import normal
 from jaxrobust.core.types import Array, Cost, LogitsFn, Probe, Problem
 
 _START = 0.001
@@ -82,9 +83,9 @@ class NAttack(QueryAttack):
       # From here on only differences count: a sum of squares of small numbers loses no digits.
       found = jax.vmap(score)(points, numbers) - here
       values = jnp.where(jnp.isfinite(found), found, 0.0)
-      weighted = jnp.sum(values.reshape(-1, *[1] * image.ndim) * noise, 0)
+      weighted = sum_of_many(values.reshape(-1, *[1] * image.ndim) * noise)
       bad = jnp.sum(~jnp.isfinite(found))
-      return weighted, jnp.sum(noise, 0), ordered_sum(values), ordered_sum(jnp.square(values)), bad
+      return weighted, sum_of_many(noise), ordered_sum(values), ordered_sum(jnp.square(values)), bad
 
     weighted, noise, values, squares, bad = total(some, self.samples, PARALLEL)
     average = values / self.samples

@@ -26,6 +26,7 @@ from jaxrobust.attacks import decision
 from jaxrobust.attacks.geoda import cosines
 from jaxrobust.attacks.registry import ATTACKS
 from jaxrobust.core.registry import unknown_name
+from jaxrobust.core.threefry import gaussian
 from jaxrobust.core.types import Array, LogitsFn, Probe, Problem
 
 BISECTIONS = 10
@@ -123,7 +124,7 @@ class SurFree(decision.DecisionAttack):
   def _direction(self, state: SurFreeState, problem: Problem, values: Array) -> Array:
     """Returns the random direction of a step."""
     if self.basis == "random":
-      return decision.gaussian(values)
+      return gaussian(values)
     trit = jnp.floor(1.5 * (values + 1.0)).clip(0.0, 2.0) - 1.0
     return back(state.amplitudes * trit.reshape(problem.image.shape)).ravel()
 

@@ -12,7 +12,6 @@ much a batch is cheaper.
 from __future__ import annotations
 
 import functools
-import math
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,15 +19,17 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from jaxrobust.attacks import decision, estimates
+from jaxrobust.attacks.estimates import signs
 from jaxrobust.attacks.registry import make_attack
-from jaxrobust.bench.bare import BATCHES, bare_forward
+from jaxrobust.bench.bare import BATCHES, bare_forward, bare_logits
 from jaxrobust.bench.peers import Peers
 from jaxrobust.bench.rows import Row, chosen, typical
 from jaxrobust.bench.workloads import Workload, data_folder, spread, workload
 from jaxrobust.core.budget import Budget
 from jaxrobust.core.errors import InputError
+from jaxrobust.core.threefry import normal
 from jaxrobust.core.types import Array, Attack
 from jaxrobust.engine.api import AttackResult, attack_images
 from jaxrobust.engine.memory import group_size, program_bytes
@@ -56,7 +57,7 @@ class QueryContest(NamedTuple):
 
   Attributes:
     name, options: our attack.
-    n: our images on each network.
+    n: our images on each network, whole groups of slots where a step is one query: a run ends with its slowest group.
     peer, peer_options: the worker's name for theirs, and its parameters; empty for none.
     peer_n: their images.
     draws: random numbers without which the attack cannot be; None where they do not count.
@@ -73,22 +74,18 @@ class QueryContest(NamedTuple):
   eps: str | None = EPS
 
 
-def _decision_noise(key: Array, shape: tuple[int, ...]) -> Array:
-  return decision.gaussian(decision.draw(key, jnp.int32(0), math.prod(shape)))
-
-
-NOISE = Draws(_decision_noise, 1.0)
+NOISE = Draws(normal, 1.0)
 SIGN_OPT = {"query_limit": 400, "max_iter": 1}
 SPSA = {"delta": 0.001, "lr": 0.0001, "nb_iter": 5, "nb_sample": 100}
 CONTESTS = (
-  QueryContest("nes", {"queries": 1006}, (8, 64), draws=Draws(estimates.normal, 0.5)),
-  QueryContest("spsa", {"queries": 1006}, (8, 64), "torchattacks-spsa", SPSA, draws=Draws(estimates.signs, 0.5)),
-  QueryContest("square", {"queries": 100}, (128, 512), "torchattacks-square", {"n_queries": 100}, 128),
-  QueryContest("square", {"queries": 100}, (128, 512), "art-square", {"max_iter": 100}, 128),
-  QueryContest("simba", {"queries": 100}, (128, 512), "art-simba", {"max_iter": 25, "epsilon": 0.01}, 8),
-  QueryContest("boundary", {"queries": 256}, (64, 256), "foolbox-boundary", {"steps": 180}, 4, NOISE, None),
-  QueryContest("hopskipjump", {"queries": 256}, (64, 256), "foolbox-hopskipjump", {"steps": 1}, 4, NOISE, None),
-  QueryContest("sign-opt", {"queries": 256}, (64, 256), "art-sign-opt", SIGN_OPT, 4, NOISE, None),
+  QueryContest("nes", {"queries": 1006}, (8, 64), draws=Draws(normal, 0.5)),
+  QueryContest("spsa", {"queries": 1006}, (8, 64), "torchattacks-spsa", SPSA, draws=Draws(signs, 0.5)),
+  QueryContest("square", {"queries": 256}, (128, 512), "torchattacks-square", {"n_queries": 256}, 128),
+  QueryContest("square", {"queries": 256}, (128, 512), "art-square", {"max_iter": 256}, 128),
+  QueryContest("simba", {"queries": 256}, (128, 512), "art-simba", {"max_iter": 25, "epsilon": 0.01}, 8),
+  QueryContest("boundary", {"queries": 256}, (128, 512), "foolbox-boundary", {"steps": 180}, 4, NOISE, None),
+  QueryContest("hopskipjump", {"queries": 256}, (128, 512), "foolbox-hopskipjump", {"steps": 1}, 4, NOISE, None),
+  QueryContest("sign-opt", {"queries": 256}, (128, 512), "art-sign-opt", SIGN_OPT, 4, NOISE, None),
 )
 
 
@@ -103,10 +100,17 @@ def run(peer_python: str = "", only: str = "", repeats: int = 2) -> Iterator[Row
       contests = [contest for contest in CONTESTS if f"{network} {contest.name}" in titles]
       if not contests:
         continue
-      work = workload(network, max(max(BATCHES), *(contest.n[number] for contest in contests)))
+      work = _right(network, max(max(BATCHES), *(contest.n[number] for contest in contests)))
       yield _bound(work)
       for contest in contests:
         yield from _compete(contest, network, work, contest.n[number], peers, repeats)
+
+
+def _right(network: str, count: int) -> Workload:
+  """Returns images that the network has right: the others are not attacked, and their number would be part of times."""
+  work = workload(network, 2 * count)
+  right = np.flatnonzero(np.argmax(bare_logits(work.classifier, work.images), 1) == work.labels)[:count]
+  return work._replace(images=work.images[right], labels=work.labels[right])
 
 
 def _bound(work: Workload) -> Row:

@@ -1,4 +1,4 @@
-"""Sums over an image whose order the size of the batch does not change."""
+"""Sums of an image, in an order that the size of the batch does not change, and of many images."""
 
 from __future__ import annotations
 
@@ -36,3 +36,15 @@ def ordered_sum(values: Array) -> Array:
 
 # A derivative need not follow the pieces: that of a sum is a sum, and its transpose a broadcast.
 ordered_sum.defjvps(lambda tangent, total, values: jnp.sum(tangent))
+
+
+def sum_of_many(images: Array) -> Array:
+  """Returns the sum of images over the first axis.
+
+  XLA:CPU adds arrays whose last axis holds three channels a hundred times slower than flat ones.
+
+  Example:
+    >>> sum_of_many(jnp.ones((4, 2, 2, 3))).shape
+    (2, 2, 3)
+  """
+  return jnp.sum(images.reshape(len(images), -1), 0).reshape(images.shape[1:])

@@ -5,8 +5,8 @@ the same rounds in one pass, which shows where every item of an attack draws a r
 An unrolled key hashes in one pass where a program is lowered for CPUs, to the same bits, so that nothing else changes;
 it compiles faster, too.
 
-For uniform draws the size of an image: `jax.random.uniform(unrolled(key), shape)`. Not for normal ones, whose formula
-uses a draw several times: XLA would hash anew for each. Keys that are handed on stay JAX's own, since some of its
+For uniform draws the size of an image: `jax.random.uniform(unrolled(key), shape)`; for normal ones `normal`, as their
+formula uses a draw several times and XLA would hash anew for each. Keys that are handed on stay JAX's own: some of its
 functions (`poisson`) take no others.
 """
 
@@ -19,12 +19,14 @@ from typing import Any
 import jax
 import jax.extend.random
 import jax.numpy as jnp
+import numpy as np
 
 from jaxrobust.core.types import Array
 
 # Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011): Threefry-2x32 with 20 rounds.
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 PARITY = 0x1BD11BDA
+_LOWEST = float(np.nextafter(np.float32(-1.0), np.float32(0.0)))
 
 _JAX: Any = jax.extend.random.threefry_prng_impl
 
@@ -77,3 +79,40 @@ def unrolled(key: Array) -> Array:
   if str(jax.random.key_impl(key)) != "threefry2x32":
     return key
   return jax.random.wrap_key_data(jax.random.key_data(key), impl=_IMPLEMENTATION)
+
+
+def symmetric(key: Array, size: int) -> Array:
+  """Returns a vector of numbers uniform in (-1, 1), hashed once however often they are used."""
+  return computed_once(jax.random.uniform(unrolled(key), (size,), minval=_LOWEST, maxval=1.0))
+
+
+def computed_once(values: Array) -> Array:
+  """Returns finite numbers that whatever uses them reads from memory.
+
+  XLA:CPU drops optimization barriers before it fuses, and each use of a value computes it anew, very slowly where a
+  change of shape lies between. A loop is not fused; two turns are the fewest that stay a loop, and what they do must
+  not be seen to be nothing.
+  """
+
+  def touch(number: Array, values: Array) -> Array:
+    return values.at[number].max(jnp.finfo(values.dtype).min)
+
+  def on_cpu(values: Array) -> Array:
+    return jax.lax.fori_loop(0, 2, touch, values.ravel()).reshape(values.shape)
+
+  return jax.lax.platform_dependent(values, cpu=on_cpu, default=jax.lax.optimization_barrier) if values.size else values
+
+
+def gaussian(values: Array) -> Array:
+  """Returns the normal numbers that JAX reads from uniform ones in (-1, 1)."""
+  return np.float32(np.sqrt(2)) * jax.lax.erf_inv(values)
+
+
+def normal(key: Array, shape: tuple[int, ...]) -> Array:
+  """Returns what `jax.random.normal` does.
+
+  >>> key = jax.random.key(3)
+  >>> bool((normal(key, (5,)) == jax.random.normal(key, (5,))).all())
+  True
+  """
+  return computed_once(gaussian(symmetric(key, math.prod(shape)))).reshape(shape)

@@ -34,7 +34,7 @@ def given(attack, monkeypatch):
   """Returns the steps of an attack on the golden classifier, their noise an argument."""
   weights, row = jnp.asarray(GOLDEN["weights"], jnp.float32), []
   monkeypatch.setattr(decision, "draw", lambda key, number, size: row[-1])
-  monkeypatch.setattr(decision, "gaussian", lambda values: values)
+  monkeypatch.setattr(f"{type(attack).__module__}.gaussian", lambda values: values)
 
   def step(state, noise):
     row.append(noise)

@@ -9,10 +9,11 @@ import pytest
 
 from jaxrobust.attacks import estimates
 from jaxrobust.attacks.coordinates import shuffled
-from jaxrobust.attacks.estimates import estimate_gradient, normal, signs
+from jaxrobust.attacks.estimates import estimate_gradient, signs
 from jaxrobust.attacks.nes import NES
 from jaxrobust.attacks.spsa import SPSA
 from jaxrobust.core.errors import InputError
+from jaxrobust.core.threefry import normal
 from jaxrobust.core.types import Problem
 
 SHAPE = (2, 3, 2)

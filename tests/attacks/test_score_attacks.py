@@ -10,7 +10,6 @@ import pytest
 from jaxrobust.attacks import norms
 from jaxrobust.attacks.bandits import Bandits, enlarged
 from jaxrobust.attacks.coordinates import shuffled
-from jaxrobust.attacks.estimates import normal
 from jaxrobust.attacks.nattack import NAttack
 from jaxrobust.attacks.nes import NES
 from jaxrobust.attacks.registry import attack_id, make_attack
@@ -19,6 +18,7 @@ from jaxrobust.attacks.simba import SimBA
 from jaxrobust.attacks.spsa import SPSA
 from jaxrobust.attacks.zoo import ZOO
 from jaxrobust.core.errors import InputError, UnknownNameError
+from jaxrobust.core.threefry import normal
 from jaxrobust.core.types import Problem
 from jaxrobust.engine.api import attack_images
 from tests.attacks import minimal_distance as md

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrobust.core.threefry import threefry_2x32, unrolled
+from jaxrobust.core.threefry import computed_once, gaussian, normal, symmetric, threefry_2x32, unrolled
 
 WORDS = np.array([[1, 2], [0, 0], [0xFFFFFFFF, 0x12345678]], np.uint32)
 
@@ -30,6 +30,28 @@ def test_draws_are_those_of_jax(draw):
   keys = jax.random.wrap_key_data(WORDS)
   ours, theirs = jax.vmap(lambda key: draw(unrolled(key)))(keys), jax.vmap(draw)(keys)
   np.testing.assert_array_equal(np.asarray(ours), np.asarray(theirs))
+
+
+@pytest.mark.parametrize("shape", [(4, 5, 3), (1,), (0,), ()])
+def test_normal_draws_are_those_of_jax(shape):
+  keys = jax.random.wrap_key_data(WORDS)
+  theirs = jax.vmap(lambda key: jax.random.normal(key, shape))(keys)
+  np.testing.assert_array_equal(np.asarray(jax.vmap(lambda key: normal(key, shape))(keys)), np.asarray(theirs))
+
+
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="barriers hold on accelerators")
+@pytest.mark.parametrize("draw", [lambda key: gaussian(symmetric(key, 60)), lambda key: normal(key, (4, 5, 3))])
+def test_a_draw_is_not_hashed_anew_for_each_use(draw):
+  keys = jax.random.wrap_key_data(WORDS)
+  text = jax.jit(jax.vmap(draw)).lower(keys).compile().as_text()
+  parts = text.split("\n}\n")
+  assert any(" xor(" in part for part in parts) and any(" log" in part for part in parts)
+  assert not any(" xor(" in part and " log" in part for part in parts)
+
+
+def test_what_is_computed_once_stays_as_it_is():
+  values = jnp.array([[-3.0, 0.0], [jnp.nan, jnp.inf], [1.0, 2.0]])
+  np.testing.assert_array_equal(computed_once(values), values)
 
 
 def test_the_hash_has_the_published_answers():

@@ -74,6 +74,20 @@ def sign_opt(asked, image, label):
   attack.generate(image[None].numpy(), np.array([label]))
 
 
+def closest(run, network, image, label, counts, seed):
+  """Returns the distance that an attack has reached after each number of queries; None for none."""
+  torch.manual_seed(seed)
+  np.random.seed(seed)
+  asked = Asked(network, image, label, counts[-1])
+  try:
+    run(asked, image, label)
+  except (SpentError, ValueError) as error:  # foolbox raises ValueError where no noise is misclassified.
+    if not isinstance(error, SpentError):
+      print(seed, error)
+  seen = asked.distances + [asked.distances[-1]] * counts[-1]
+  return [round(seen[at - 1], 6) if seen[at - 1] < 1e9 else None for at in counts]
+
+
 PEERS = {"boundary": boundary, "hopskipjump": hopskipjump, "sign-opt": sign_opt}
 
 
@@ -91,16 +105,7 @@ def record_distances(folder, count, queries):
   for name, run in PEERS.items():
     rows, began = [], time.time()
     for number in right:
-      torch.manual_seed(int(number))
-      np.random.seed(int(number))
-      asked = Asked(network, x[number], int(labels[number]), queries)
-      try:
-        run(asked, x[number], int(labels[number]))
-      except (SpentError, ValueError) as error:  # foolbox raises ValueError where no noise is misclassified.
-        if not isinstance(error, SpentError):
-          print(name, number, error)
-      seen = asked.distances + [asked.distances[-1]] * queries
-      rows.append([round(seen[at - 1], 6) if seen[at - 1] < 1e9 else None for at in counts])
+      rows.append(closest(run, network, x[number], int(labels[number]), counts, int(number)))
     found["seconds"][name] = round(time.time() - began, 1)
     found["distances"][name] = rows
     medians = [float(np.median([np.inf if row[i] is None else row[i] for row in rows])) for i in range(len(counts))]

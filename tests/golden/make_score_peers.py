@@ -2,9 +2,10 @@
 
   python make_score_peers.py DATA [PART …]
 
-DATA is a folder with cifar10_test.npz and weights; needs torch, torchattacks and ART. The parts, all by default:
-`spsa` and `simba`, success rates of torchattacks' SPSA and of ART's SimBA on the CNN-A network over some seeds, among
-the images that it gets right; `gradient`, one gradient of torchattacks' SPSA on a toy score, with the signs it drew.
+DATA is a folder with cifar10_test.npz and weights; needs torch, torchattacks, foolbox and ART. The parts, all by
+default: `spsa` and `simba`, success rates of torchattacks' SPSA and of ART's SimBA on the CNN-A network over some
+seeds, among the images that it gets right; `zoo`, the distances that ART's ZOO reaches there after some numbers of
+queries, each image attacked alone; `gradient`, one gradient of torchattacks' SPSA on a toy score, with the signs drawn.
 """
 
 from __future__ import annotations
@@ -18,10 +19,13 @@ import torch
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "jaxrobust" / "bench"))
 import peer_worker
+from make_decision_peers import closest
 
 NETWORK, IMAGES, SEEDS = "cnn_a_adv4", 192, (0, 1, 2)
 SPSA = {"eps": 8 / 255, "delta": 0.001, "lr": 1 / 255, "nb_iter": 10, "nb_sample": 50, "max_batch_size": 50}
 SIMBA = {"attack": "px", "max_iter": 200, "epsilon": 0.2, "order": "random", "freq_dim": 32}
+ZOO = {"initial_const": 0.5, "learning_rate": 0.01, "nb_parallel": 128, "use_resize": False, "use_importance": False}
+COUNTS = (1000, 2000)
 
 
 def spsa(model, x, y, seed):
@@ -32,10 +36,10 @@ def spsa(model, x, y, seed):
   return torchattacks.SPSA(model, **SPSA)(x, y)
 
 
-def art_classifier(model):
+def art_classifier(network):
   from art.estimators.classification import PyTorchClassifier
 
-  network, loss = torch.nn.Sequential(model, torch.nn.Softmax(1)), torch.nn.CrossEntropyLoss()
+  loss = torch.nn.CrossEntropyLoss()
   return PyTorchClassifier(network, loss, (3, 32, 32), 10, clip_values=(0.0, 1.0), device_type="cpu")
 
 
@@ -43,8 +47,16 @@ def simba(model, x, y, seed):
   from art.attacks.evasion import SimBA
 
   np.random.seed(seed)
-  attack = SimBA(art_classifier(model), **SIMBA, verbose=False)
+  attack = SimBA(art_classifier(torch.nn.Sequential(model, torch.nn.Softmax(1))), **SIMBA, verbose=False)
   return torch.from_numpy(attack.generate(x.numpy().copy(), np.eye(10, dtype=np.float32)[y.numpy()]))
+
+
+def zoo(asked, image, label):
+  """With the constant and all coordinates at once of the authors; as many iterations as there are queries for."""
+  from art.attacks.evasion import ZooAttack
+
+  attack = ZooAttack(art_classifier(asked), **ZOO, max_iter=10**6, abort_early=False, verbose=False)
+  attack.generate(image[None].numpy(), np.array([label]))
 
 
 def gradient() -> dict:
@@ -107,10 +119,14 @@ def main() -> None:
   found = json.loads(path.read_text()) if path.exists() else {}
   versions = {name: peer_worker.version(name) for name in ("torch", "torchattacks", "adversarial-robustness-toolbox")}
   found |= {"network": NETWORK, "images": IMAGES, "right": int(right.sum()), "versions": versions}
-  wanted = sys.argv[2:] or ["spsa", "simba", "gradient"]
+  wanted = sys.argv[2:] or ["spsa", "simba", "zoo", "gradient"]
   for name, attack, options in (("spsa", spsa, SPSA), ("simba", simba, SIMBA)):
     if name in wanted:
       found[name] = success(name, attack, options, model, x[right], y[right])
+  if "zoo" in wanted:
+    each = enumerate(zip(x[right], y[right].tolist(), strict=True))
+    rows = [closest(zoo, model, image, label, COUNTS, number) for number, (image, label) in each]
+    found["zoo"] = {"options": ZOO, "queries": COUNTS, "distances": rows}
   if "gradient" in wanted:
     found["gradient"] = gradient()
   path.write_text(json.dumps(found, indent=1) + "\n")
