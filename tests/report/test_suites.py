@@ -9,6 +9,7 @@ import pytest
 
 from jaxrobust.report.report import write_report
 from jaxrobust.report.suite_boards import make_suite_boards, suite_curves, technique_effects, top_models
+from jaxrobust.report.suite_plots import write_suite_plots
 from jaxrobust.report.suite_tables import as_csv, as_latex, as_markdown, top_markdown
 from jaxrobust.results import Cell, query, save_result
 from jaxrobust.results.folder import open_folder
@@ -131,6 +132,17 @@ def test_curves_and_techniques(root):
   assert {e.technique: e.pairs[0][1:] for e in technique_effects(board)} == {
     "pgd-at+ema": ("plain", "at"), "awp": ("at", "wide"),
   }  # fmt: skip
+
+
+def test_a_curve_of_success_is_not_called_accuracy(root, tmp_path):
+  pytest.importorskip("matplotlib", reason="pip install 'jaxrobust[report]'")
+  found = summary("plain", 0.8)
+  found["curves"]["budget, success rate: AutoAttack"] = {"unit": "linf", **CURVE}
+  write_summary(root, found)
+  (board,) = boards(root)
+  write_suite_plots([board], tmp_path / "plots")
+  for path in (tmp_path / "plots").glob("*curve*AutoAttack*.svg"):
+    assert (">success rate, %<" in path.read_text()) == ("success" in path.name)
 
 
 def test_the_report_holds_boards_and_figures(root, tmp_path):

@@ -625,7 +625,7 @@ const JR = (() => {
     const drawing = s("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${title}. The values follow as a table.` }, marks, below, gap, lines, spots,
       s("line", { class: "axis", x1: left, x2: width - right, y1: y(0), y2: y(0) }), s("text", { x: (left + width - right) / 2, y: height - 6, "text-anchor": "middle" }, long ? `${xLabel}, logarithmic` : xLabel));
     const legend = h("ul", { class: "legend" }, series.map((one, at) => h("li", {}, h("span", { class: `c${at % 6}` }), h("bdi", {}, one.name))), between ? h("li", {}, h("span", { class: "gap" }), "neither proved nor broken") : null);
-    const values = h("details", {}, h("summary", {}, "Values"), series.map((one) => table(`${one.name}: ${title}`, headers(xLabel, "accuracy, %"), one.points.map((point) => h("tr", {}, h("td", { class: "left" }, String(Number(point[0].toPrecision(4)))), h("td", { class: "left" }, percent(point[1])))))));
+    const values = h("details", {}, h("summary", {}, "Values"), series.map((one) => table(`${one.name}: ${title}`, headers(xLabel, title.includes("success rate") ? "success rate, %" : "accuracy, %"), one.points.map((point) => h("tr", {}, h("td", { class: "left" }, String(Number(point[0].toPrecision(4)))), h("td", { class: "left" }, percent(point[1])))))));
     const note = crossed.length ? h("p", { class: "meta" }, `The curves cross at ${crossed.map(([px]) => Number(px.toPrecision(3))).join(", ")}: which model is better depends on it.`) : null;
     return h("figure", {}, h("figcaption", {}, title), drawing, JR.share.figureButton(drawing, title), legend, note, values);
   }
