@@ -41,10 +41,16 @@ ordered_sum.defjvps(lambda tangent, total, values: jnp.sum(tangent))
 def sum_of_many(images: Array) -> Array:
   """Returns the sum of images over the first axis.
 
-  XLA:CPU adds arrays whose last axis holds three channels a hundred times slower than flat ones.
+  Written as additions of flat vectors: XLA:CPU's own sum over a first axis takes longer than a small network.
 
   Example:
     >>> sum_of_many(jnp.ones((4, 2, 2, 3))).shape
     (2, 2, 3)
   """
-  return jnp.sum(images.reshape(len(images), -1), 0).reshape(images.shape[1:])
+  rows = images.reshape(len(images), -1)
+  while len(rows) > 1:
+    terms = min(_TERMS, len(rows))
+    many = -(-len(rows) // terms)
+    rows = jnp.pad(rows, ((0, terms * many - len(rows)), (0, 0))).reshape(terms, many, -1)
+    rows = functools.reduce(operator.add, rows)
+  return rows[0].reshape(images.shape[1:])
