@@ -12,6 +12,7 @@ from pathlib import Path
 from jaxrobust.cli.configuration import parse
 from jaxrobust.core.budget import Budget
 from jaxrobust.core.compilation import enable_compilation_cache
+from jaxrobust.core.stopping import StopRequest
 
 # RobustART's numbers of subnets; the training is a small one.
 SUPERNET = {
@@ -54,10 +55,13 @@ def run_supernet(argv: list[str], usage: str) -> int:
   train, data = load_data(source), load_data(config.data)
   data = data.subset(config.n) if config.n else data
   rows = []
-  for row in study.run(train, data, config.out):
-    rows.append(row)
-    if not config.quiet:
-      print(f"[{len(rows)}] {row.group}: clean {row.clean:.3f}, robust {row.robust:.3f}", file=sys.stderr, flush=True)
+  with StopRequest() as stop:
+    for row in study.run(train, data, config.out):
+      rows.append(row)
+      if not config.quiet:
+        print(f"[{len(rows)}] {row.group}: clean {row.clean:.3f}, robust {row.robust:.3f}", file=sys.stderr, flush=True)
+      if stop.asked:
+        raise stop.error(f"after {len(rows)} subnets")
   title = f"Pearson's r of factors and accuracies of subnets of {config.space}, FGSM at {config.eps}"
   effects = [effect._asdict() for effect in factor_effects(rows)]
   sheet = Sheet("factors", title, effects, ("group", "factor", "target", "r", "subnets"))

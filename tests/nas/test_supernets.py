@@ -126,6 +126,8 @@ def test_a_study_goes_on_where_it_was_left(tmp_path, monkeypatch):
   assert files[0] == files[1]
   with pytest.raises(CellMismatchError, match="another study"):
     next(asked.run(DATA, DATA, tmp_path / "cut"))
+  with pytest.raises(InputError, match="noise has 4 classes, few has 3"):
+    next(asked.run(DATA, ArraySource("few", PIXELS, LABELS % 3, 3), tmp_path / "few"))
   with pytest.raises(UnknownNameError, match="unknown supernet 'vgg'"):
     run.SupernetStudy("vgg", recipe, 0.05)
 
@@ -149,5 +151,7 @@ def test_spaces_say_what_they_are():
     top, low = largest(space), smallest(space)
     assert np.all(low.width <= top.width) and low.kernel.shape == top.kernel.shape, name
     assert describe(space, low, space.sizes[0])["size"] == space.sizes[0]
+    # Input size and three more: 3 supernets × (200 + 4 × 50) are RobustART's 1,200 subnets.
+    assert len(study.candidates(space)) == 400 or name.startswith("small-"), name
   with pytest.raises(InputError, match="kinds of supernets"):
     SupernetSpace("vgg", 8, (), (8,))

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxrobust.core.errors import CellMismatchError
+from jaxrobust.core.errors import CellMismatchError, InputError
 from jaxrobust.core.files import atomic_write, write_json
 from jaxrobust.core.reading import loads, read_json, read_text, reading
 from jaxrobust.core.registry import unknown_name
@@ -62,6 +62,8 @@ class SupernetStudy:
       A row for each subnet, in order; those on disk first.
     """
     space, folder = SPACES[self.space], Path(folder)
+    if train.num_classes != data.num_classes:
+      raise InputError(f"{train.name} has {train.num_classes} classes, {data.name} has {data.num_classes}")
     self._claim(folder, train, data)
     rows = read_rows(folder)
     yield from rows

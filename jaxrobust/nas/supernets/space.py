@@ -84,7 +84,7 @@ class SupernetSpace:
   def factors(self) -> list[str]:
     """Returns what can be varied, beside the input size."""
     some = {
-      "kernel": any(len(stage.kernels) > 1 for stage in self.stages),
+      "kernel": len(self.stem_kernels) > 1 or any(len(stage.kernels) > 1 for stage in self.stages),
       "depth": any(len(stage.depths) > 1 for stage in self.stages),
       "expand": any(len(stage.expands) > 1 for stage in self.stages),
       "width": any(len(stage.widths) > 1 for stage in self.stages),
