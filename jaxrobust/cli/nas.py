@@ -273,14 +273,21 @@ def _figures(argv: list[str]) -> int:
   (folder,), rest = _paths(argv, 1, "figures takes the folder of a data set, which holds meta.json")
   config = parse("nas", rest, FIGURES, USAGE)
   from jaxrobust.nas.table import load_table
-  from jaxrobust.report.nas_plots import read_confusions, write_nas_figures
+  from jaxrobust.report.nas_matrices import read_confidences, read_confusions
+  from jaxrobust.report.nas_plots import write_nas_figures
 
   table = load_table(folder, config.table)
   rows: list[Any] = []
   if config.measured:
     with reading(f"{config.measured}: not the lines that `nas measure` writes"):
       rows = [dict(loads(line)) for line in read_text(config.measured).splitlines()]
-  confusions = read_confusions(folder, config.table)
-  drawn = write_nas_figures(table, config.out, objective=config.objective, confusions=confusions, measures=rows)
+  drawn = write_nas_figures(
+    table,
+    config.out,
+    objective=config.objective,
+    confusions=read_confusions(folder, config.table),
+    confidences=read_confidences(folder, config.table),
+    measures=rows,
+  )
   print(f"{len(drawn)} figures in {config.out}: {', '.join(drawn)}")
   return 0

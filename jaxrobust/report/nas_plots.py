@@ -8,7 +8,8 @@
   edge-effects                         what each operation on each edge adds                  ours
   search                               best value by query, four methods                      table 1 as curves
   measures                             Kendall's τ of Jacobian and Hessian with accuracies    figure 6
-  confusion                            mean confusion matrices, clean and attacked            confusion figures
+  confusion                            mean confusion matrices, clean and attacked            figure 16
+  confidence                           confidence by class, by budget, right against wrong    figures 13 to 15
 
 Each is drawn where the data set has what it needs.
 """
@@ -22,12 +23,12 @@ from typing import Any
 import numpy as np
 
 from jaxrobust.core.nas_cells import OPERATIONS
-from jaxrobust.core.reading import read_json
 from jaxrobust.nas import analyses
 from jaxrobust.nas.rank_correlation import kendall_map
 from jaxrobust.nas.search import METHODS, Landscape, curve, search
 from jaxrobust.nas.space import representatives
 from jaxrobust.nas.table import Table
+from jaxrobust.report.nas_matrices import Confidence, draw_confidences, draw_confusions
 from jaxrobust.report.plots import COLORS, label, plotting, save_figure
 
 KERNELS = 18
@@ -42,6 +43,7 @@ def write_nas_figures(
   *,
   objective: str = "clean",
   confusions: Mapping[str, np.ndarray] | None = None,
+  confidences: Sequence[Confidence] = (),
   measures: Sequence[Mapping[str, float]] = (),
 ) -> list[str]:
   """Draws every figure that a table has the numbers for.
@@ -50,7 +52,8 @@ def write_nas_figures(
     table: of accuracies.
     out: folder for the files.
     objective: column that searches look for.
-    confusions: title to mean matrix (`read_confusions`).
+    confusions: title to mean matrix (`nas_matrices.read_confusions`).
+    confidences: of `nas_matrices.read_confidences`.
     measures: rows of `nas.measures.measure_cells`.
 
   Returns:
@@ -68,7 +71,8 @@ def write_nas_figures(
     ("single-changes", attacks and whole, _single_changes),
     ("edge-effects", attacks and whole, _edge_effects),
     ("search", len(table.ids) >= 50, lambda plt, t: _search(plt, t, objective)),
-    ("confusion", bool(confusions), lambda plt, t: _confusions(plt, confusions or {})),
+    ("confusion", bool(confusions), lambda plt, t: draw_confusions(plt, confusions or {})),
+    ("confidence", bool(confidences), lambda plt, t: draw_confidences(plt, confidences)),
     ("measures", bool(measures) and attacks, lambda plt, t: _measures(plt, t, measures)),
   ]
   drawn = []
@@ -80,18 +84,6 @@ def write_nas_figures(
         plt.close(figure)
         drawn.append(name)
   return drawn
-
-
-def read_confusions(folder: str | Path, data: str) -> dict[str, np.ndarray]:
-  """Returns mean confusion matrices over cells by key: clean, and each attack at its middle budget."""
-  found = {}
-  for file in sorted((Path(folder) / data).glob("*_cm.json")):
-    key = file.name.removesuffix("_cm.json")
-    if key != "clean" and "@Linf" not in key:
-      continue
-    mean = np.mean([np.asarray(rows, float) for rows in read_json(file)[data][key]["cm"].values()], axis=0)
-    found[key] = mean if mean.ndim == 2 else mean[len(mean) // 2]
-  return found
 
 
 def _has_equal(table: Table) -> bool:
@@ -161,7 +153,7 @@ def _equal_size(plt: Any, table: Table) -> Any:
 def _top_cells(plt: Any, table: Table) -> Any:
   found = analyses.top_cells(table)
   edges = [f"edge {edge}" for edge in range(1, 7)]
-  title = f"operations of the best {len(found.ids)} cells of equal size (best: {found.ids[0]})"
+  title = f"best {len(found.ids)} cells of equal size (first {found.ids[0]})"
   return _matrix(plt, found.counts.astype(float), edges, _SHORT, title, float(max(found.counts.max(), 1)))
 
 
@@ -201,17 +193,6 @@ def _search(plt: Any, table: Table, objective: str) -> Any:
   axes.set_xlabel("queries")
   axes.set_ylabel(label(objective) if "," not in objective else "share of the hypervolume")
   axes.legend(fontsize=6)
-  return figure
-
-
-def _confusions(plt: Any, found: Mapping[str, np.ndarray]) -> Any:
-  figure, grid = plt.subplots(1, len(found), figsize=(2.2 * len(found), 2.6), squeeze=False)
-  for axes, (title, matrix) in zip(grid[0], found.items(), strict=True):
-    axes.imshow(matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1e-12), vmin=0, vmax=1, cmap="viridis")
-    axes.grid(visible=False)
-    axes.set_title(label(title, 24), fontsize=7)
-    axes.set_xlabel("predicted", fontsize=6)
-    axes.set_ylabel("true", fontsize=6)
   return figure
 
 

@@ -192,6 +192,34 @@ def test_figures_are_drawn_where_a_table_has_the_numbers(tmp_path):
   assert {path.name for path in tmp_path.glob("*.png")} == {f"nas-{name}.png" for name in drawn}
 
 
+def test_confidences_are_read_and_drawn(tmp_path):
+  from jaxrobust.report.nas_matrices import read_confidences
+
+  assert read_confidences(tmp_path, "toy") == []
+  rng = np.random.default_rng(0)
+  one = lambda wrong=0.5: {"label": rng.random((3, 3)).tolist(), "argmax": [], "prediction": [0.75, wrong]}
+  clean = {"0": one(), "3": one(None), "4": one()}
+  # A cell without a number at some budget is left out; one without wrong predictions has no confidence in them.
+  attacked = {"0": [one(), one(0.25)], "3": [one(), one()], "4": [one(), None]}
+  (tmp_path / "toy").mkdir()
+  for key, rows in (("clean", clean), ("fgsm@Linf", attacked)):
+    text = json.dumps({"toy": {key: {"confidence": rows}}})
+    (tmp_path / "toy" / f"{key}_confidence.json").write_text(text)
+  (tmp_path / "meta.json").write_text(json.dumps({"ids": {}, "epsilons": {"fgsm@Linf": [0.5, 4.0]}}))
+  (found,) = read_confidences(tmp_path, "toy")
+  assert found.attack == "fgsm@Linf" and found.places == ("clean", "0.5/255", "4/255")
+  assert found.label.shape == (2, 3, 3) and found.label[0, 0, 2] == clean["0"]["label"][2][2]
+  np.testing.assert_array_equal(found.wrong, [[0.5, 0.5, 0.25], [np.nan, 0.5, 0.5]])
+  pytest.importorskip("matplotlib")
+  from jaxrobust.report.nas_plots import write_nas_figures
+
+  table = Table("toy", np.arange(2), {"clean": np.ones(2)})
+  assert write_nas_figures(table, tmp_path / "out", confidences=[found]) == ["confidence"]
+  (tmp_path / "toy" / "fgsm@Linf_confidence.json").write_text("[]")
+  with pytest.raises(CorruptFileError, match="not a file of confidence"):
+    read_confidences(tmp_path, "toy")
+
+
 def test_two_tables_are_compared_over_the_cells_that_both_have():
   from jaxrobust.analysis.cell_tables import compare_tables
 
