@@ -26,7 +26,7 @@ class FactorEffect(NamedTuple):
     target: `clean` or `robust`.
     r: Pearson's; NaN where the factor does not vary.
     r_low, r_high: its 95 % interval over subnets; NaN with fewer than 8.
-    subnets: in the group.
+    subnets: different ones in the group.
   """
 
   group: str
@@ -41,13 +41,15 @@ class FactorEffect(NamedTuple):
 def factor_effects(rows: Sequence[StudyRow], draws: int = DRAWS) -> list[FactorEffect]:
   """Correlates factors with accuracies: every factor among random subnets, else the one that varies.
 
+  A subnet that was drawn twice counts once: of a factor with two values there are two, however many were drawn.
+
   >>> rows = [StudyRow("random", {"size": s, "depth": d}, 0.1 * d, 0.1) for s, d in ((8, 1), (12, 2), (8, 3))]
   >>> [(effect.factor, effect.target, round(effect.r, 2)) for effect in factor_effects(rows)][2:]
   [('depth', 'clean', 1.0), ('depth', 'robust', nan)]
   """
   found = []
   for group in dict.fromkeys(row.group for row in rows):
-    mine = [row for row in rows if row.group == group]
+    mine = list({repr(row): row for row in rows if row.group == group}.values())
     for factor in mine[0].factors:
       if group != "random" and factor.split()[-1] != group:
         continue

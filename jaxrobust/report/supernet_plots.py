@@ -28,9 +28,10 @@ def draw_factors(studies: Mapping[str, Sequence[StudyRow]], stem: str | Path) ->
     for axes, (factor, group) in zip(grid, PANELS, strict=True):
       for color, (name, rows) in zip(COLORS, studies.items(), strict=False):
         _draw(axes, [row for row in rows if row.group == group and factor in row.factors], factor, label(name), color)
+      if axes.get_legend_handles_labels()[1]:
+        axes.legend(fontsize=6)
       axes.set_xlabel("weights, thousands" if factor == "params" else f"{factor} of the subnets")
     grid[0].set_ylabel("robust accuracy, %")
-    grid[0].legend(fontsize=6)
     save_figure(figure, Path(stem))
     plt.close(figure)
 

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxrobust.analysis.supernets import factor_effects
 from jaxrobust.core.errors import CellMismatchError, InputError, StoppedError, UnknownNameError
 from jaxrobust.data.source import ArraySource
 from jaxrobust.nas.supernets import run, study, training
@@ -130,6 +131,12 @@ def test_a_study_goes_on_where_it_was_left(tmp_path, monkeypatch):
     next(asked.run(DATA, ArraySource("few", PIXELS, LABELS % 3, 3), tmp_path / "few"))
   with pytest.raises(UnknownNameError, match="unknown supernet 'vgg'"):
     run.SupernetStudy("vgg", recipe, 0.05)
+
+
+def test_a_subnet_drawn_twice_counts_once():
+  two = [study.StudyRow("size", {"size": size}, size / 20, 0.5) for size in (12.0, 16.0)]
+  clean, _ = factor_effects(two * 6)
+  assert clean.subnets == 2 and clean.r == pytest.approx(1) and np.isnan(clean.r_low)
 
 
 @pytest.mark.ci
