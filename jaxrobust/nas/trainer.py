@@ -29,6 +29,7 @@ from jaxrobust.core.mesh import fitting_mesh
 from jaxrobust.core.nas_cells import operations_of
 from jaxrobust.core.reading import read_json
 from jaxrobust.core.stopping import StopRequest
+from jaxrobust.models.registry import MODELS
 from jaxrobust.models.zoo import load_classifier, read_metadata, save_classifier
 from jaxrobust.nas.one_program import OneProgram
 from jaxrobust.training.checkpoints import Checkpoints
@@ -146,10 +147,11 @@ class CellTrainer:
 
   def _save(self, uid: int, folder: Path, variables: Any, notes: dict[str, Any]) -> None:
     """Writes the native network."""
-    recipe, program = self._recipe, self.program
+    recipe, program, arch = self._recipe, self.program, f"{PREFIX}{uid}"
+    shape = self._data.take(np.arange(1))[0].shape[1:]
     save_classifier(
       folder,
-      f"{PREFIX}{uid}",
+      arch,
       program.narrow(operations_of(uid), variables),
       num_classes=recipe.num_classes,
       mean=recipe.mean,
@@ -157,6 +159,7 @@ class CellTrainer:
       options={"width": program.width, "depth": program.depth},
       notes=notes,
       portable=True,
+      input_shape=None if shape == MODELS[arch].input_size else shape,
     )
 
 

@@ -19,8 +19,9 @@ from jaxrobust.evaluation.nas.readings import read_as
 from jaxrobust.models.zoo import load_classifier
 from jaxrobust.nas.one_program import OneProgram
 from jaxrobust.nas.table import load_table
-from jaxrobust.nas.trainer import load_cell
+from jaxrobust.nas.trainer import CellTrainer, load_cell
 from jaxrobust.results import load_results
+from jaxrobust.training.config import make_train_config
 from tests.cli.calling import call, files, refused
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -142,6 +143,19 @@ def test_a_trained_cell_is_read_back_and_another_is_refused(ran):
   refused(2, "not nb201-11 as", *WORDS, "--cells=11", f"--out={folder.parent / 'x'}", f"--models={ran[0] / 'models'}",
           "--train.arch_options.width=4")  # fmt: skip
   refused(3, "another config", *WORDS, *TINY, "--cells=11", f"--out={ran[0]}", "--train.learning_rate=0.2")
+
+
+def test_a_cell_trained_on_smaller_images_takes_those(tmp_path):
+  # As ImageNet16-120 has them; a network as such is made for 32 pixels.
+  rng = np.random.default_rng(0)
+  np.savez(tmp_path / "small.npz", images=rng.integers(0, 256, (8, 8, 8, 3), np.uint8), labels=np.arange(8) % 2)
+  recipe = {"arch": "nb201-0", "arch_options": {"width": 2, "depth": 1}, "data": f"npz:{tmp_path / 'small.npz'}"}
+  trainer = CellTrainer(make_train_config({**recipe, "epochs": 1.0, "batch_size": 8, "techniques": ()}))
+  wide = trainer.train(0, tmp_path / "model")
+  native, images = load_classifier(tmp_path / "model"), trainer._data.take(np.arange(8))[0]
+  assert native.input_shape == (8, 8, 3)
+  one = trainer.program.classifier(operations_of(0), wide, trainer._recipe.mean, trainer._recipe.std)
+  np.testing.assert_allclose(native(images), one(images), atol=1e-5)
 
 
 def test_measures_of_trained_cells_and_of_their_beginnings(ran, tmp_path):
