@@ -49,7 +49,7 @@ def factor_effects(rows: Sequence[StudyRow], draws: int = DRAWS) -> list[FactorE
   """
   found = []
   for group in dict.fromkeys(row.group for row in rows):
-    mine = list({repr(row): row for row in rows if row.group == group}.values())
+    mine = distinct([row for row in rows if row.group == group])
     for factor in mine[0].factors:
       if group != "random" and factor.split()[-1] != group:
         continue
@@ -59,3 +59,8 @@ def factor_effects(rows: Sequence[StudyRow], draws: int = DRAWS) -> list[FactorE
         ends = pearson_interval(x, y, draws)
         found.append(FactorEffect(group, factor, target, pearson(x, y), ends.low, ends.high, len(mine)))
   return found
+
+
+def distinct(rows: Sequence[StudyRow]) -> list[StudyRow]:
+  """Returns rows without those of subnets that were drawn before."""
+  return list({repr(row): row for row in rows}.values())

@@ -25,6 +25,7 @@ BENCHES = {
   "models": "forward and input gradient of networks against PyTorch, and inside device loops",
   "cascades": "evaluations of a cascade, in its own order and in that of measured yield, beside AutoAE",
   "suite": "a suite against the sum of its cells computed alone",
+  "nas": "cells of NAS-Bench-201 by one program against a program for each",
   "corruptions": "corruptions against PyPI's imagecorruptions",
 }
 

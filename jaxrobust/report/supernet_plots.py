@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from jaxrobust.analysis.correlations import pearson
+from jaxrobust.analysis.supernets import distinct
 from jaxrobust.nas.supernets.study import StudyRow
 from jaxrobust.report.plots import COLORS, label, plotting, save_figure
 
@@ -27,7 +28,13 @@ def draw_factors(studies: Mapping[str, Sequence[StudyRow]], stem: str | Path) ->
     figure, grid = plt.subplots(1, len(PANELS), figsize=(3.0 * len(PANELS), 3.0))
     for axes, (factor, group) in zip(grid, PANELS, strict=True):
       for color, (name, rows) in zip(COLORS, studies.items(), strict=False):
-        _draw(axes, [row for row in rows if row.group == group and factor in row.factors], factor, label(name), color)
+        _draw(
+          axes,
+          distinct([row for row in rows if row.group == group and factor in row.factors]),
+          factor,
+          label(name),
+          color,
+        )
       if axes.get_legend_handles_labels()[1]:
         axes.legend(fontsize=6)
       axes.set_xlabel("weights, thousands" if factor == "params" else f"{factor} of the subnets")

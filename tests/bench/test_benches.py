@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 
+import jax
 import numpy as np
 import pytest
 
@@ -15,6 +16,7 @@ from jaxrobust.bench import (
   corruptions,
   engine,
   models,
+  nas,
   queries,
   rows,
   suite,
@@ -174,6 +176,18 @@ def test_bench_techniques():
     next(techniques.run(names="pgd-a"))
 
 
+@pytest.mark.ci
+def test_bench_nas():
+  found = list(nas.run(cells=3, width=2, depth=1, n=8, batch_size=4, natives=1, repeats=1, only="input gradient"))
+  assert [row.unit for row in found] == ["times native"] * 3 and 0 < found[1].value <= found[0].value <= found[2].value
+  before = jax.config.jax_compilation_cache_dir
+  found = list(nas.run(cells=3, width=2, depth=1, n=8, natives=1, only="fgsm"))
+  first, others, rate, whole = found
+  # The slots, the verdict and the clean pass; then nothing, where a network of its own compiles all again.
+  assert others.value == 0 < first.value and rate.ratio > 2 and rate.value > whole.value > 0
+  assert jax.config.jax_compilation_cache_dir == before
+
+
 def test_every_technique_of_the_bench_can_be_made():
   for contestant in techniques.CONTESTANTS.values():
     techniques.make_plan(contestant.names, contestant.options)
@@ -230,6 +244,6 @@ def test_peers_answer_or_say_why_not(tmp_path):
 @pytest.mark.smoke
 def test_every_bench_of_the_command_is_there():
   found = {module.__name__.rpartition(".")[2]: module for module in (
-    engine, attacks, threats, queries, train, techniques, models, suite, cascades, corruptions
+    engine, attacks, threats, queries, train, techniques, models, suite, cascades, corruptions, nas
   )}  # fmt: skip
   assert found.keys() == BENCHES.keys() and all(callable(module.run) for module in found.values())
