@@ -8,6 +8,8 @@ by Clopper and Pearson at level alpha = 0.001; a bound of 1/2 or less is no answ
 `decide` asks less: whether the smoothed classifier is certain of the label within *one* radius. It takes a p above
 Phi(r / sigma), which a confidence sequence (`confidence.py`) proves, or refutes, as soon as the votes allow.
 
+How many copies an image needs is said by rules, which `vote_slots.py` serves for many images at once.
+
 What is certified is the smoothed classifier, with probability 1 - alpha: its cells carry sigma in the model's name, so
 that they are never mixed with those of the base classifier. Noise is a function of (seed, example id, number of the
 copy): counts can be continued at any copy. Noisy copies are not cut to [0, 1], as in the paper.
@@ -16,36 +18,21 @@ copy): counts can be continued at any copy. Noisy copies are not cut to [0, 1], 
 from __future__ import annotations
 
 import functools
+import itertools
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jaxrobust.certify.confidence import ProbabilityTest, clopper_pearson
+from jaxrobust.certify.vote_slots import CHOOSING, COPIES, COUNTING, Ballot, More, Rule, Tally, VoteSlots
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.keys import check_seed
-from jaxrobust.core.types import Array
 
 ABSTAIN = -1
 _NORMAL = NormalDist()
-# Copies in one dispatch; fixed, because the noise of a copy is drawn with its dispatch.
-COPIES = 64
-# Beside the keys of attacks, which fold in a stage.
-_STREAM = 0x5307
-
-
-@functools.partial(jax.jit, static_argnames="classes")
-def _votes(classifier: Classifier, image: Array, key: Array, sigma: Array, start: Array, classes: int) -> Array:
-  """Returns how many of the copies from `start` on are given each class."""
-  keys = jax.vmap(lambda copy: jax.random.fold_in(key, start + copy))(jnp.arange(COPIES))
-  noise = jax.vmap(lambda one: jax.random.normal(one, image.shape))(keys)
-  logits = classifier(image + sigma * noise)
-  chosen = jnp.where(jnp.isfinite(logits).all(-1), jnp.argmax(logits, -1), classes)
-  return jnp.bincount(chosen, length=classes)
 
 
 class Smoothed(NamedTuple):
@@ -96,9 +83,9 @@ class Smoothing:
     """What the name of a model ends with in cells of its smoothed form."""
     return f"+smoothed-{self.sigma:g}"
 
-  def _key(self, example: int, stream: int) -> Array:
-    key = jax.random.fold_in(jax.random.key(self.seed), _STREAM + stream)
-    return jax.random.fold_in(key, example)
+  def slots(self, classifier: Classifier, image_shape: tuple[int, ...], slots: int | None = None) -> VoteSlots:
+    """Returns the slots that count votes of copies with this noise."""
+    return VoteSlots(classifier, image_shape, self.sigma, self.seed, slots)
 
   def count(
     self, classifier: Classifier, image: np.ndarray, example: int, stream: int, start: int, n: int
@@ -108,24 +95,73 @@ class Smoothing:
     Args:
       stream: 0 for the copies that choose, 1 for those that count.
     """
-    key, classes = self._key(example, stream), classifier.num_classes
-    pixels = jnp.asarray(image, jnp.float32)
-    parts = [
-      _votes(classifier, pixels, key, jnp.float32(self.sigma), jnp.int32(at), classes)
-      for at in range(start, start + n, COPIES)
-    ]
-    return np.asarray(jax.device_get(parts)).sum(0)
+    tally = Tally.empty(classifier.num_classes)
+    tally.samples[stream] = start
+
+    def rule(tally: Tally) -> More | np.ndarray:
+      left = start + n - int(tally.samples[stream])
+      return More(stream, left) if left > 0 else tally.votes[stream]
+
+    return self._answer(classifier, image, example, rule, tally)
 
   def certify(self, classifier: Classifier, image: np.ndarray, example: int) -> Smoothed:
     """Returns the class and the radius of one image; `example` is its id, which its noise belongs to."""
-    chosen = self.choose(classifier, image, example)
-    votes = self.count(classifier, image, example, 1, 0, self.n)
-    samples = -(-self.n // COPIES) * COPIES
-    return self.conclude(chosen, int(votes[chosen]), samples, -(-self.n0 // COPIES) * COPIES)
+    return self._answer(classifier, image, example, self.certify_rule)
 
   def choose(self, classifier: Classifier, image: np.ndarray, example: int) -> int:
     """Returns the class that most of `n0` copies are given, which nothing is certain of."""
-    return int(self.count(classifier, image, example, 0, 0, self.n0).argmax())
+    return self._answer(classifier, image, example, self.choose_rule)
+
+  def decide(self, classifier: Classifier, image: np.ndarray, label: int, example: int, radius: float) -> Smoothed:
+    """Tells whether the answer is `label` within `radius`, with as few copies as it takes.
+
+    A radius of 0 in the result is a no: the probability is too small, or `n` copies do not tell.
+    """
+    return self._answer(classifier, image, example, self.decide_rule(label, radius))
+
+  def _answer(
+    self, classifier: Classifier, image: np.ndarray, example: int, rule: Rule, tally: Tally | None = None
+  ) -> Any:
+    ballot = Ballot(example, image, rule, tally or Tally.empty(classifier.num_classes))
+    ((_, answer),) = itertools.chain(*self.slots(classifier, np.shape(image), 1).run([ballot]))
+    return answer
+
+  def choose_rule(self, tally: Tally) -> More | int:
+    """The rule of `choose`."""
+    left = self.n0 - int(tally.samples[CHOOSING])
+    return More(CHOOSING, left) if left > 0 else int(tally.votes[CHOOSING].argmax())
+
+  def certify_rule(self, tally: Tally) -> More | Smoothed:
+    """The rule of `certify`: n0 copies, then n."""
+    chosen = self.choose_rule(tally)
+    if isinstance(chosen, More):
+      return chosen
+    before, samples = map(int, tally.samples)
+    if samples < self.n:
+      return More(COUNTING, self.n - samples)
+    return self.conclude(chosen, int(tally.votes[COUNTING, chosen]), samples, before)
+
+  def decide_rule(self, label: int, radius: float) -> Rule:
+    """Returns the rule of `decide`."""
+    if not radius >= 0:
+      raise InputError(f"a radius is at least 0, got {radius}")
+    least = _NORMAL.cdf(radius / self.sigma)
+    if least == 1:  # No number of votes proves that much.
+      return lambda tally: Smoothed(ABSTAIN, 0.0, 0)
+    test, looks = _test(least, self.alpha), _looks(self.n)
+
+    def rule(tally: Tally) -> More | Smoothed:
+      votes, samples = int(tally.votes[COUNTING, label]), int(tally.samples[COUNTING])
+      # Between looks nobody looks, so that a run that was stopped there ends as any other.
+      proved = test.proves(votes, samples) if samples in looks else 0
+      if proved > 0:
+        return Smoothed(label, radius, samples)
+      following = next((look for look in looks if look > samples), None)
+      if proved < 0 or following is None:
+        return Smoothed(ABSTAIN, 0.0, samples)
+      return More(COUNTING, following - samples)
+
+    return rule
 
   def conclude(self, chosen: int, votes: int, samples: int, before: int = 0) -> Smoothed:
     """Returns what so many votes of `samples` for a class say.
@@ -138,24 +174,21 @@ class Smoothing:
       return Smoothed(ABSTAIN, 0.0, samples + before)
     return Smoothed(chosen, self.sigma * _NORMAL.inv_cdf(bound), samples + before)
 
-  def decide(self, classifier: Classifier, image: np.ndarray, label: int, example: int, radius: float) -> Smoothed:
-    """Tells whether the answer is `label` within `radius`, with as few copies as it takes.
 
-    A radius of 0 in the result is a no: the probability is too small, or `n` copies do not tell.
-    """
-    if not radius >= 0:
-      raise InputError(f"a radius is at least 0, got {radius}")
-    least = _NORMAL.cdf(radius / self.sigma)
-    if least == 1:  # No number of votes proves that much.
-      return Smoothed(ABSTAIN, 0.0, 0)
-    test = ProbabilityTest(least, self.alpha)
-    votes = samples = 0
-    while samples < self.n:
-      # Looks are free in a confidence sequence; dispatches are not.
-      more = min(max(COPIES, samples // 4 // COPIES * COPIES), self.n - samples)
-      votes += int(self.count(classifier, image, example, 1, samples, more)[label])
-      samples += -(-more // COPIES) * COPIES
-      proved = test.proves(votes, samples)
-      if proved:
-        return Smoothed(label, radius, samples) if proved > 0 else Smoothed(ABSTAIN, 0.0, samples)
-    return Smoothed(ABSTAIN, 0.0, samples)
+@functools.lru_cache(64)
+def _test(least: float, alpha: float) -> ProbabilityTest:
+  return ProbabilityTest(least, alpha)
+
+
+@functools.lru_cache(64)
+def _looks(n: int) -> tuple[int, ...]:
+  """Returns after how many copies `decide` looks at the votes: looks are free in a confidence sequence, dispatches not.
+
+  >>> _looks(700)
+  (64, 128, 192, 256, 320, 384, 448, 512, 640, 704)
+  """
+  looks = [0]
+  while looks[-1] < n:
+    more = min(max(COPIES, looks[-1] // 4 // COPIES * COPIES), n - looks[-1])
+    looks.append(looks[-1] + -(-more // COPIES) * COPIES)
+  return tuple(looks[1:])

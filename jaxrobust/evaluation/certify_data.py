@@ -2,30 +2,31 @@
 
 `correct` is what the classifier (smoothed, where it is) says of clean images, `robust` what is proved at the cell's
 budget, `certified_radius` up to where. A cell of a smoothed classifier carries sigma in the name of its model, so that
-it is never taken for one of the base classifier. Progress is saved every so often and when asked to stop; noise belongs
-to examples and copies, so that a continued run ends with the same file.
+it is never taken for one of the base classifier. Progress is saved every so often and when asked to stop, by example:
+what is decided, and the votes of what is not. Noise belongs to examples and copies, so that a continued run ends with
+the same file.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from jaxrobust.attacks.minimum_budget import START
-from jaxrobust.certify.certifier import Certifier, certified_radii
+from jaxrobust.certify.certifier import Certifier
 from jaxrobust.certify.first import CERTIFIED_STAGE
 from jaxrobust.certify.smoothing import Smoothing
+from jaxrobust.certify.vote_slots import Tally
 from jaxrobust.core.budget import Budget
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.progress import ProgressFn, silent
 from jaxrobust.core.stopping import StopRequest
 from jaxrobust.data.source import DataSource
 from jaxrobust.evaluation.certificates import examples_of
+from jaxrobust.evaluation.certify_examples import Asking, ByBounds, ByVotes
 from jaxrobust.evaluation.context import ModelContext, condition_of
 from jaxrobust.evaluation.job import RunOptions
 from jaxrobust.evaluation.provenance import provenance
@@ -34,11 +35,6 @@ from jaxrobust.results import Cell, Result, find_result, load_partial, remove_pa
 from jaxrobust.results.ids import certificate_id
 
 SMOOTHING, SEQUENTIAL = "smoothing", "smoothing-sequential"
-# Examples between two looks at the clock, by bounds; by votes, which take seconds, each has one.
-_CHUNK = 32
-
-Ask = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
-"""(ids, images, labels) -> which are right, and their radii."""
 
 
 def certify_data(
@@ -62,12 +58,12 @@ def certify_data(
   budget = Budget.parse(eps, "l2" if smoothing else norm)
   if budget.value <= 0:
     raise InputError("a certificate needs a budget above 0: pass eps, for example eps='2/255'")
-  shape = tuple(data.take(np.zeros(1, int))[0].shape[1:])
   if smoothing is None:
-    ask = _by_bounds(Certifier(context.classifier, shape, norm, method), norm, budget, search)
+    shape = tuple(data.take(np.zeros(1, int))[0].shape[1:])
+    asking: Asking = ByBounds(data, Certifier(context.classifier, shape, norm, method), norm, budget, search)
     name, about = certificate_id(norm, method), {"search": search}
   else:
-    ask = _by_votes(context, smoothing) if search else _by_sequences(context, smoothing, budget.value)
+    asking = ByVotes(data, smoothing, context.classifier, None if search else budget.value)
     name = certificate_id("l2", SMOOTHING if search else SEQUENTIAL)
     about = {key: getattr(smoothing, key) for key in ("sigma", "n0", "n", "alpha")}
     model += smoothing.suffix
@@ -92,8 +88,7 @@ def certify_data(
   if stored is not None:
     return stored
   with jax.default_matmul_precision(options.precision):
-    chunk = _CHUNK if smoothing is None else 1
-    examples = _run(ask, data, cell.path(root), config, options, progress, chunk)
+    examples = _run(asking, len(data), cell.path(root), config, options, progress)
   arrays = _cell_arrays(examples, data, budget.value)
   origin = provenance(options.precision) | ({"model": dict(context.about)} if context.about else {})
   result = Result(cell=cell, config=config, summary=_summary(arrays), examples=arrays, provenance=origin)
@@ -102,62 +97,48 @@ def certify_data(
   return result
 
 
-def _by_bounds(certifier: Certifier, norm: str, budget: Budget, search: bool) -> Ask:
-  def ask(ids: np.ndarray, images: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    found = certifier(images, labels, np.full(len(labels), budget.value))
-    radii = np.where(found.certified, budget.value, 0.0)
-    if search:
-      radii = np.maximum(
-        radii, np.nan_to_num(certified_radii(certifier, images, labels, min(budget.value, START[norm])))
-      )
-    return found.correct, radii
-
-  return ask
-
-
-def _by_votes(context: ModelContext, smoothing: Smoothing) -> Ask:
-  def ask(ids: np.ndarray, images: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    found = [smoothing.certify(context.classifier, image, int(one)) for one, image in zip(ids, images, strict=True)]
-    right = np.array([one.prediction for one in found]) == labels
-    return right, np.where(right, [one.radius for one in found], 0.0)
-
-  return ask
-
-
-def _by_sequences(context: ModelContext, smoothing: Smoothing, eps: float) -> Ask:
-  """Asks whether each label is certain within eps; what is right beyond that is a guess by `n0` copies."""
-
-  def ask(ids: np.ndarray, images: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    right, radii = np.zeros(len(ids), bool), np.zeros(len(ids))
-    for row, (one, image, label) in enumerate(zip(ids.tolist(), images, labels.tolist(), strict=True)):
-      radii[row] = smoothing.decide(context.classifier, image, label, one, eps).radius
-      right[row] = radii[row] > 0 or smoothing.choose(context.classifier, image, one) == label
-    return right, radii
-
-  return ask
-
-
 def _run(
-  ask: Ask, data: DataSource, path: Path, config: dict[str, Any], options: RunOptions, progress: ProgressFn, chunk: int
+  asking: Asking, count: int, path: Path, config: dict[str, Any], options: RunOptions, progress: ProgressFn
 ) -> dict[str, np.ndarray]:
-  """Asks about all examples, from saved progress if there is any."""
-  arrays = {"correct": np.zeros(len(data), bool), "radius": np.zeros(len(data))}
-  done, saved = 0, time.monotonic()
-  found = load_partial(path, config)
-  if found is not None and all(found[0][name].shape == array.shape for name, array in arrays.items()):
-    arrays, done = found[0], int(found[1]["done"])
+  """Certifies all examples, from saved progress if there is any."""
+  arrays = {"decided": np.zeros(count, bool), "correct": np.zeros(count, bool), "radius": np.zeros(count)}
+  tallies = _take_up(arrays, load_partial(path, config))
+  saved = time.monotonic()
   with StopRequest() as stop:
-    for first in range(done, len(data), chunk):
-      ids = np.arange(first, min(first + chunk, len(data)))
-      arrays["correct"][ids], arrays["radius"][ids] = ask(ids, *examples_of(data, ids))
-      done = int(ids[-1]) + 1
-      progress(done / len(data))
-      if done < len(data) and (stop.asked or time.monotonic() - saved > options.save_seconds):
-        save_partial(path, config, arrays, {"done": done})
+    for decided in asking.run(np.flatnonzero(~arrays["decided"]), tallies):
+      for example, (right, radius) in decided:
+        arrays["decided"][example], arrays["correct"][example], arrays["radius"][example] = True, right, radius
+      done = int(arrays["decided"].sum())
+      if decided:
+        progress(done / count)
+      if done < count and (stop.asked or time.monotonic() - saved > options.save_seconds):
+        tallies |= asking.tallies()
+        votes = {example: tally for example, tally in tallies.items() if not arrays["decided"][example]}
+        save_partial(path, config, arrays | _tally_arrays(votes), {})
         saved = time.monotonic()
         if stop.asked:
-          raise stop.error(f"after {done} of {len(data)} examples")
+          raise stop.error(f"after {done} of {count} examples")
   return arrays
+
+
+def _take_up(arrays: dict[str, np.ndarray], saved: tuple[dict[str, np.ndarray], Any] | None) -> dict[int, Tally]:
+  """Copies saved progress of this form into `arrays`; returns the votes of what is not decided."""
+  found = {} if saved is None else saved[0]
+  if found.keys() != arrays.keys() | _tally_arrays({}).keys():
+    return {}  # None, or of an earlier form.
+  if any(found[name].shape != array.shape for name, array in arrays.items()):
+    return {}
+  arrays.update((name, found[name]) for name in arrays)
+  rows = zip(found["counted"].tolist(), found["votes"], found["samples"], strict=True)
+  return {example: Tally(votes, samples) for example, votes, samples in rows}
+
+
+def _tally_arrays(tallies: dict[int, Tally]) -> dict[str, np.ndarray]:
+  return {
+    "counted": np.array(list(tallies), np.int64),
+    "votes": np.array([tally.votes for tally in tallies.values()], np.int64),
+    "samples": np.array([tally.samples for tally in tallies.values()], np.int64),
+  }
 
 
 def _cell_arrays(found: dict[str, np.ndarray], data: DataSource, eps: float) -> dict[str, np.ndarray]:

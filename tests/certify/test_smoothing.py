@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 from jaxrobust.certify.confidence import ProbabilityTest, clopper_pearson
-from jaxrobust.certify.smoothing import ABSTAIN, COPIES, Smoothing
+from jaxrobust.certify.smoothing import ABSTAIN, Smoothing
+from jaxrobust.certify.vote_slots import COPIES
 from jaxrobust.cli.main import main
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.errors import InputError
 from jaxrobust.data.source import ArraySource
 from jaxrobust.evaluation import certify_data as certifying
+from jaxrobust.evaluation import certify_examples
 from jaxrobust.evaluation.context import ModelContext
 from jaxrobust.evaluation.job import RunOptions
 from jaxrobust.report.cell_rows import make_cell_row
@@ -85,7 +87,7 @@ def test_a_decision_takes_a_tenth_of_the_copies() -> None:
 
 
 def test_cells_of_certificates(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
-  monkeypatch.setattr(certifying, "_CHUNK", 2)
+  monkeypatch.setattr(certify_examples, "_CHUNK", 2)
   images = np.stack([image_at(distance) for distance in (0.3, 0.05, 0.2, -0.1, 0.15)])
   data = ArraySource("rows", images, np.zeros(5, int), 2)
   options, smoothing = RunOptions(save_seconds=0.0), Smoothing(sigma=0.25, n=8 * COPIES, alpha=0.01)
