@@ -78,9 +78,9 @@ def test_convert_names_what_is_missing(words, missing):
 def test_report_takes_several_folders_and_plots_where_it_can(monkeypatch, plots, there, made):
   asked = []
 
-  def write(root, out, *, also, plots, url):
+  def write(root, out, *, also, tables, plots, url):
     asked.append((root, out, list(also), plots))
-    assert url == ""
+    assert url == "" and tables == []
     return SimpleNamespace(
       problems=["a: damaged"], models=2, cells=3, suites=0, zoos=0, boards=1, plots=4, page=f"{out}/index.html"
     )
