@@ -14,19 +14,17 @@ import functools
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.experimental.compilation_cache.compilation_cache import reset_cache
 
 from jaxrobust.attacks.registry import make_attack
 from jaxrobust.bench.bare import bare_gradient
 from jaxrobust.bench.rows import Row, alternate, chosen
 from jaxrobust.core.classifier import Classifier
-from jaxrobust.core.compilation import count_compilations, enable_compilation_cache
+from jaxrobust.core.compilation import count_compilations, kept_programs
 from jaxrobust.core.nas_cells import operations_of
 from jaxrobust.core.types import Array
 from jaxrobust.engine.api import attack_images
@@ -67,7 +65,7 @@ def run(
   rng = np.random.default_rng(seed)
   images = rng.uniform(size=(max(n, batch_size), SIDE, SIDE, 3)).astype(np.float32)
   pairs = [_pair(program, uid) for uid in uids]
-  with _no_kept_programs():
+  with tempfile.TemporaryDirectory() as folder, kept_programs(folder):  # All is compiled anew.
     yield from _costs(program, pairs, images[:batch_size], titles, repeats)
     for name in titles:
       if name in ATTACKS:
@@ -98,20 +96,6 @@ def _pair(program: OneProgram, uid: int) -> Pair:
 
   own = Classifier.from_module(module, program.narrow(operations, wide), mean=MEAN, std=STD)
   return Pair(uid, (program.classifier(operations, wide), own), (program.train_logits, native))
-
-
-@contextmanager
-def _no_kept_programs() -> Iterator[None]:
-  """Compiles everything inside the block anew: programs are kept in a folder that is empty, and goes."""
-  before = jax.config.jax_compilation_cache_dir
-  with tempfile.TemporaryDirectory() as folder:
-    try:
-      enable_compilation_cache(folder)
-      reset_cache()
-      yield
-    finally:
-      jax.config.update("jax_compilation_cache_dir", before)
-      reset_cache()
 
 
 def _costs(

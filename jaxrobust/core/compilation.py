@@ -49,14 +49,17 @@ def enable_compilation_cache(folder: str | os.PathLike | None = None) -> pathlib
 
 
 @contextmanager
-def kept_programs() -> Iterator[None]:
+def kept_programs(folder: str | os.PathLike | None = None) -> Iterator[None]:
   """Keeps what is compiled inside the block on disk, as commands do, and leaves JAX's settings as they were.
 
   For calls from Python, whose process is the user's own: where they have set a cache theirs is used, where none can be
   made (a home that is read only) programs live as long as the process.
+
+  Args:
+    folder: another place; an empty one has everything inside the block compiled anew.
   """
   before = {setting: getattr(jax.config, setting) for setting in _SETTINGS}
-  ours = before[_DIR] is None and _can_enable()
+  ours = (folder is not None or before[_DIR] is None) and _can_enable(folder)
   if ours:
     reset_cache()  # JAX asks once for each process whether there is one.
   try:
@@ -68,9 +71,9 @@ def kept_programs() -> Iterator[None]:
       reset_cache()
 
 
-def _can_enable() -> bool:
+def _can_enable(folder: str | os.PathLike | None) -> bool:
   try:
-    enable_compilation_cache()
+    enable_compilation_cache(folder)
   except StorageError:
     return False
   return True
