@@ -61,7 +61,7 @@ OWN = {
     "method": "crown, crown-ibp, ibp, alpha-crown, kw or smoothing",
     "norm": "linf or l2; smoothing is always l2",
     "eps": "the budget that certified accuracy is about",
-    "search": "true for each example's largest certified radius; false for eps alone, with far fewer noisy copies",
+    "search": "true for each example's largest certified radius; false for eps alone (smoothing: fewer copies)",
     "sigma": "of smoothing: the scale of the Gaussian noise",
     "n0": "of smoothing: noisy copies that choose the class",
     "samples": "of smoothing: noisy copies that bound its probability",
