@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from jaxrobust.core.errors import InputError, StorageError
 from jaxrobust.core.reading import loads
-from jaxrobust.evaluation.metrics.curves import Curve, crossings
+from jaxrobust.evaluation.metrics.curves import Curve, crossings, is_success_rate
 from jaxrobust.results.folder import open_folder
 from jaxrobust.results.metrics import SUMMARY
 
@@ -44,7 +44,7 @@ def find_crossings(root: str | os.PathLike) -> list[Crossing]:
   for document in _summaries(root):
     about = (str(document.get("suite")), str(document.get("data")), str(document.get("n")), str(document.get("seed")))
     for name, curve in document.get("curves", {}).items():
-      if "success rate" not in name and {"x", "y", "unit"} <= set(curve):
+      if not is_success_rate(name) and {"x", "y", "unit"} <= set(curve):
         key = (*about, name, str(curve["unit"]))
         groups.setdefault(key, {})[str(document["model"])] = Curve(curve["x"], curve["y"])
   found = []

@@ -59,7 +59,7 @@ def run(
   only: str = "",
   seed: int = 0,
 ) -> Iterator[Row]:
-  """Costs of the switch over `cells` random cells, then each attack on them and on `natives` programs of their own."""
+  """Measures the switch over `cells` random cells, then each attack on them and on `natives` programs of their own."""
   titles = chosen((*COSTS, *ATTACKS), only)
   program, uids = OneProgram(width, depth), choose_cells(f"random-{cells}", seed)
   rng = np.random.default_rng(seed)
@@ -134,7 +134,7 @@ def _weight_gradients(pair: Pair, images: np.ndarray, labels: Array) -> Forms:
 
 @functools.partial(jax.jit, static_argnums=0)
 def _weight_gradient(trained: Trained, operations: Array, weights: Any, images: Array, labels: Array) -> Any:
-  """The gradient of a batch's cross-entropy by the weights, normalized by the batch, and the new statistics."""
+  """Takes the gradient of a batch's cross-entropy by the weights, normalized by the batch, and the new statistics."""
 
   def loss(params: Any) -> tuple[Array, Any]:
     logits, stats = trained(operations, {**weights, "params": params}, images)

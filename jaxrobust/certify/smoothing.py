@@ -127,12 +127,12 @@ class Smoothing:
     return answer
 
   def choose_rule(self, tally: Tally) -> More | int:
-    """The rule of `choose`."""
+    """Says what `choose` wants next, or its answer."""
     left = self.n0 - int(tally.samples[CHOOSING])
     return More(CHOOSING, left) if left > 0 else int(tally.votes[CHOOSING].argmax())
 
   def certify_rule(self, tally: Tally) -> More | Smoothed:
-    """The rule of `certify`: n0 copies, then n."""
+    """Says what `certify` wants next, or its answer: n0 copies, then n."""
     chosen = self.choose_rule(tally)
     if isinstance(chosen, More):
       return chosen

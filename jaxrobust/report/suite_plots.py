@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxrobust.evaluation.metrics.curves import Curve, crossings
+from jaxrobust.evaluation.metrics.curves import Curve, crossings, is_success_rate
 from jaxrobust.report.plots import COLORS, label, plotting, save_figure
 from jaxrobust.report.suite_boards import MetricColumn, SuiteBoard, TechniqueEffect, suite_curves, technique_effects
 from jaxrobust.results.cell import safe_name
@@ -110,7 +110,7 @@ def _curves(plt: Any, board: SuiteBoard, title: str) -> Any:
       axes.annotate(f"{x:.3g}", (x, one.at(x)), xytext=(6, 6), textcoords="offset points", fontsize=7)
   axes.set_ylim(0, None)
   axes.set_xlabel(label(text, 60))
-  axes.set_ylabel("success rate, %" if "success rate" in title else "accuracy, %")
+  axes.set_ylabel("success rate, %" if is_success_rate(title) else "accuracy, %")
   more = f"; {MOST_MODELS} of {len(series)} models" if len(series) > MOST_MODELS else ""
   axes.set_title(label(f"{board.name}: {title}{more}", 80), fontsize=8)
   axes.legend(frameon=False, fontsize=7)

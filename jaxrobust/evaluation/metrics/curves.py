@@ -137,6 +137,15 @@ def area(curve: Curve, low: float | None = None, high: float | None = None) -> f
   return float(np.sum(np.diff(x) * (y[1:] + y[:-1]) / 2) / (high - low))
 
 
+def is_success_rate(name: str) -> bool:
+  """Tells a curve of success rates, which rise with the budget, from one of accuracies, by its name in a summary.
+
+  >>> is_success_rate("budget, success rate: linf-mim"), is_success_rate("budget: linf-mim")
+  (True, False)
+  """
+  return "success rate" in name
+
+
 def crossings(first: Curve, second: Curve) -> list[float]:
   """Returns the x at which two curves cross: before it one is higher, after it the other. Touching is not crossing.
 

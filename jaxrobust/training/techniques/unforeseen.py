@@ -31,7 +31,7 @@ from jaxrobust.core.contract import bind_threat
 from jaxrobust.core.types import Array
 from jaxrobust.training.technique import TECHNIQUES, Batch, Context, Losses, Network
 from jaxrobust.training.techniques.adversarial import AdversarialTraining, advance, craft, problems_of
-from jaxrobust.training.techniques.variation import variation
+from jaxrobust.training.techniques.variation import variation, with_variation
 
 
 def target_margin(targets: Array, logits: Array) -> Array:
@@ -104,9 +104,7 @@ class PerceptualVariation(ThreatTraining):
   def loss(self, network: Network, batch: Batch, context: Context) -> Losses:
     images, *pair = context.crafted
     plain = super().loss(network, batch, context._replace(crafted=images))
-    first, stats = network(pair[0], plain.batch_stats)
-    second, stats = network(pair[1], stats)
-    return plain._replace(values=plain.values + self.weight * variation(first, second), batch_stats=stats)
+    return with_variation(plain, network, pair, self.weight)
 
 
 @TECHNIQUES.register("pat")

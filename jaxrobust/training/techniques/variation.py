@@ -9,6 +9,8 @@ two random starts. Defaults: weight 0.1, 10 steps of eps / 4.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -23,11 +25,20 @@ from jaxrobust.training.techniques.objectives import soft_cross_entropy
 
 # Keeps the gradient of the distance finite where two answers are equal.
 _SMALLEST = 1e-12
+Answer = Callable[[Array, Any], tuple[Array, Any]]
+"""(images, batch statistics) -> what the variation is measured on, and the statistics afterwards."""
 
 
 def variation(first: Array, second: Array) -> Array:
   """Returns the l2 distance between rows."""
   return jnp.sqrt(jnp.sum(jnp.square(first - second), axis=-1) + _SMALLEST)
+
+
+def with_variation(plain: Losses, answer: Answer, pair: Sequence[Array], weight: float) -> Losses:
+  """Adds the variation between the answers to two batches of images."""
+  first, stats = answer(pair[0], plain.batch_stats)
+  second, stats = answer(pair[1], stats)
+  return plain._replace(values=plain.values + weight * variation(first, second), batch_stats=stats)
 
 
 @TECHNIQUES.register("vr")
@@ -75,6 +86,4 @@ class VariationRegularization(InnerMaximization):
     logits, stats = network(images, context.batch_stats)
     values = soft_cross_entropy(context.margin(logits, batch.targets), batch.targets)
     answer = network if self.on == "logits" else network.features
-    first, stats = answer(pair[0], stats)
-    second, stats = answer(pair[1], stats)
-    return Losses(values + self.weight * variation(first, second), logits, stats)
+    return with_variation(Losses(values, logits, stats), answer, pair, self.weight)
