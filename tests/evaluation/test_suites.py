@@ -210,3 +210,21 @@ def test_a_query_attack_that_beats_the_gradients_beside_it_is_a_finding():
   assert find(*gradients, cell(nes, 1, 0, 0)) == [] and find(cell(nes, 0, 0, 0)) == []
   other = [attack_entry("nes", "4/255"), attack_entry("nes", "8/255", norm="l2"), targeted(nes), clean_entry()]
   assert find(*gradients, *(cell(entry, 0, 0, 0) for entry in other)) == []
+
+
+def test_a_minimal_query_attack_is_compared_at_the_budgets_beside_it():
+  def cell(entry, **examples):
+    flags = np.zeros(3, bool)
+    arrays = {"correct": ~flags, "nan": flags, **{name: np.array(rows) for name, rows in examples.items()}}
+    return SuiteCell(
+      Part("digits32", "none", (entry,), "g"), entry, SimpleNamespace(examples=arrays, cell=SimpleNamespace(n=3))
+    )
+
+  bim, cw = attack_entry("bim", "1.0", norm="l2"), attack_entry("cw")
+  boundary = attack_entry("boundary", queries=2000)
+  find = lambda *cells: [(item["cell"], item["examples"]) for item in query_findings(SimpleNamespace(cells=cells))]
+  stands = cell(bim, robust=[True, True, False])
+  near, far = (cell(boundary, distance=rows) for rows in ([0.9, 0.5, 0.4], [1.1, 3.0, 0.4]))
+  assert find(stands, near) == [("l2-boundary-2000@1.0", 2)] and find(stands, far) == []
+  assert find(stands, near, cell(cw, distance=[0.8, 1.2, 0.3])) == [("l2-boundary-2000@1.0", 1)]
+  assert find(near, cell(cw, distance=[2.0, 2.0, 2.0])) == [], "no budget to compare at"

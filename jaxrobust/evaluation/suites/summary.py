@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxrobust.core.budget import Budget, inside
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.files import atomic_write
 from jaxrobust.evaluation.metrics.adversarial import worst_case
@@ -59,26 +60,50 @@ def write_summary(out: str | Path, report: Report, summary: Mapping[str, Any]) -
 
 
 def query_findings(report: Report) -> list[dict[str, Any]]:
-  """Returns the attacks without gradients that broke what all gradient attacks of the same budget left standing."""
+  """Returns the attacks without gradients that broke what all gradient attacks left standing within the same budget.
+
+  Minimal attacks and searches are judged by their distances, at every budget of the attacks beside them.
+  """
   groups: dict[tuple, list[SuiteCell]] = {}
   for cell in report.cells:
-    if cell.attacked and not cell.entry.schedule.minimal:
-      attack, eps, n = cell.entry.schedule.stages[0].attack, cell.entry.eps, cell.result.cell.n
-      key = cell.part.data, cell.part.condition, attack.threat.name, eps and eps.text, cell.entry.targeted, n
-      groups.setdefault(key, []).append(cell)
+    if cell.attacked:
+      norm, n = cell.entry.schedule.stages[0].attack.threat.name, cell.result.cell.n
+      groups.setdefault((cell.part.data, cell.part.condition, norm, cell.entry.targeted, n), []).append(cell)
   found = []
   for cells in groups.values():
-    seen = [{stage.attack.access for stage in cell.entry.schedule.stages} for cell in cells]
-    standing = [
-      cell.result.examples["robust"] for cell, access in zip(cells, seen, strict=True) if "gradient" in access
-    ]
-    for cell, access in zip(cells, seen, strict=True):
-      if standing and "gradient" not in access:
-        examples = cell.result.examples
-        count = int((worst_case(standing) & ~examples["robust"] & ~examples["nan"]).sum())
-        if count > BLIND_LIMIT * len(examples["robust"]):
-          found.append({"kind": BLIND, "cell": cell.entry.title, "examples": count, "text": BLIND_TEXT})
+    budgets = {eps.text: eps for cell in cells for eps in (cell.entry.eps, *cell.entry.strengths) if eps is not None}
+    for eps in budgets.values():
+      found += _beyond_gradients(cells, eps)
   return found
+
+
+def _beyond_gradients(cells: list[SuiteCell], eps: Budget) -> list[dict[str, Any]]:
+  """Returns the findings at one budget."""
+  standing: list[np.ndarray] = []
+  others: list[tuple[SuiteCell, np.ndarray]] = []
+  for cell in cells:
+    left = _standing(cell, eps)
+    if left is None:
+      continue
+    if any(stage.attack.access == "gradient" for stage in cell.entry.schedule.stages):
+      standing.append(left)
+    else:
+      others.append((cell, left))
+  found = []
+  for cell, left in others if standing else []:
+    count = int((worst_case(standing) & ~left & ~cell.result.examples["nan"]).sum())
+    if count > BLIND_LIMIT * len(left):
+      title = cell.entry.title if cell.entry.eps is not None else f"{cell.entry.title}@{eps.text}"
+      found.append({"kind": BLIND, "cell": title, "examples": count, "text": BLIND_TEXT})
+  return found
+
+
+def _standing(cell: SuiteCell, eps: Budget) -> np.ndarray | None:
+  """Returns which examples an attack left standing within a budget; None where its cell does not say."""
+  examples = cell.result.examples
+  if cell.entry.schedule.minimal:
+    return examples["correct"] & ~examples["nan"] & ~inside(examples["distance"], eps.value)
+  return examples["robust"] if cell.entry.eps is not None and cell.entry.eps.text == eps.text else None
 
 
 def summary_name(report: Report) -> str:
