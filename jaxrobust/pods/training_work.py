@@ -93,12 +93,6 @@ def _state(
   return state, state_shardings(state, mesh, config.sharding)
 
 
-def weight_bytes(config: TrainConfig, mesh: Mesh) -> int:
-  """Returns the bytes of all weights of a config's network in float32."""
-  state, _ = _state(_recipe(config), config, mesh, MODELS[config.arch].input_size)
-  return sum(4 * leaf.size for leaf in jax.tree.leaves(state.params))
-
-
 def _lower_parameters(config: TrainConfig, mesh: Mesh, rows: int) -> jax.stages.Lowered:
   """Returns the bare gradient of the weights: one pass in training mode, the statistics of each chip its own."""
   groups = mesh.size if config.batch_norm_groups == 1 else config.batch_norm_groups

@@ -20,13 +20,13 @@ from jaxrobust.attacks.schedule import as_schedule
 from jaxrobust.bench.bare import bare_gradient, bare_logits
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.classifier_forms import in_dtype
-from jaxrobust.core.contract import bind_threat
+from jaxrobust.core.contract import bind_threat, split_threat
 from jaxrobust.core.mesh import replicated, row_sharding
 from jaxrobust.core.types import Attack
 from jaxrobust.engine.judge import Candidates, judge
 from jaxrobust.engine.memory import abstract, group_size, lower_advance, lowering_platform
 from jaxrobust.engine.options import EngineOptions
-from jaxrobust.engine.program import Program, plain_shapes
+from jaxrobust.engine.program import Program, more_shape, plain_shapes, witness_shape
 from jaxrobust.engine.slots import exchange
 from jaxrobust.engine.status import ENTRY
 from jaxrobust.models.registry import MODELS, abstract_variables, make_model
@@ -98,16 +98,19 @@ class Work:
 
 
 def evaluation_works(network: PodNetwork, attacks: Iterable[Any], mesh: Mesh) -> Iterator[Work]:
-  """Yields the programs of attacks and cascades on a network: one step of each attack, and none twice."""
-  stages = (stage.attack for attack in attacks for stage in as_schedule(attack).stages)
+  """Yields the programs of attacks and cascades on a network, none twice: steps and exchanges, then verifications."""
+  stages = [stage.attack for attack in attacks for stage in as_schedule(attack).stages]
   for attack in {attack_id(attack): attack for attack in stages}.values():
     yield attack_work(network, attack, mesh)
+    yield exchange_work(network, attack, mesh)
+  for attack in {attack.threat.name: attack for attack in stages}.values():
+    yield judge_work(network, attack, mesh)
 
 
 def attack_work(network: PodNetwork, attack: Attack, mesh: Mesh) -> Work:
   """Returns one step of an attack for every slot."""
   classifier = network.classifier()
-  program, arrays = Program.of(bind_threat(attack, classifier), samples=1, verdict_samples=1, steps=1, mesh=mesh)
+  program, arrays = _program(network, attack, mesh)
   cost, options = attack.cost, EngineOptions.for_platform(mesh=mesh)
   size, _ = group_size(options, network.image_shape, MANY, cost.parallel)
   plain = max(cost.forward - cost.backward, 0)
@@ -125,15 +128,17 @@ def attack_work(network: PodNetwork, attack: Attack, mesh: Mesh) -> Work:
 def exchange_work(network: PodNetwork, attack: Attack, mesh: Mesh) -> Work:
   """Returns the exchange of all slots of an attack: no network is evaluated."""
   work = attack_work(network, attack, mesh)
-  program, arrays = Program.of(attack, samples=1, verdict_samples=1, steps=1, mesh=mesh)
+  program, arrays = _program(network, attack, mesh)
 
   def lower(rows: int) -> jax.stages.Lowered:
-    size, everywhere, split = rows * mesh.size, replicated(mesh), row_sharding(mesh)
+    size, wanted = rows * mesh.size, more_shape(program.rule, network.image_shape)
     slots = plain_shapes(program, arrays, size, network.image_shape)
     words = np.broadcast_to(np.int32(0), (size, ENTRY.itemsize // 4))
     images = np.broadcast_to(np.uint8(0), (size, *network.image_shape))
-    rows_of = abstract((slots, _candidates(network, size), words, images, None), split)
-    return _lowered(mesh, exchange, program, abstract(arrays, everywhere), *rows_of)
+    more = None if wanted is None else np.broadcast_to(np.uint8(0), (size, *wanted))
+    outbox = _candidates(network, size, witness_shape(program, arrays, network.image_shape))
+    rows_of = abstract((slots, outbox, words, images, more), row_sharding(mesh))
+    return _lowered(mesh, exchange, program, abstract(arrays, replicated(mesh)), *rows_of)
 
   return Work(f"exchange of {work.name}", network, lower, work.rows, {}, {})
 
@@ -141,14 +146,21 @@ def exchange_work(network: PodNetwork, attack: Attack, mesh: Mesh) -> Work:
 def judge_work(network: PodNetwork, attack: Attack, mesh: Mesh) -> Work:
   """Returns the verification of candidates, which is the clean pass as well."""
   classifier = network.classifier()
+  program, arrays = _program(network, attack, mesh)
+  threat, measured = split_threat(bind_threat(attack, classifier).threat)
 
   def lower(rows: int) -> jax.stages.Lowered:
-    candidates = abstract(_candidates(network, rows * mesh.size), row_sharding(mesh))
-    options = {"threat": attack.threat, "rows": rows, "samples": 1, "mesh": mesh, "with_images": False}
-    return _lowered(mesh, judge, abstract(classifier, replicated(mesh)), (), candidates, False, **options)
+    outbox = _candidates(network, rows * mesh.size, witness_shape(program, arrays, network.image_shape))
+    fixed = abstract((classifier, measured), replicated(mesh))
+    options = {"threat": threat, "rows": rows, "samples": 1, "mesh": mesh, "with_images": False}
+    return _lowered(mesh, judge, *fixed, abstract(outbox, row_sharding(mesh)), False, **options)
 
   work = attack_work(network, attack, mesh)
   return Work(f"verification, {attack.threat.name}", network, lower, work.rows, {"forward": 1}, work.bare)
+
+
+def _program(network: PodNetwork, attack: Attack, mesh: Mesh) -> tuple[Program, tuple[Any, ...]]:
+  return Program.of(bind_threat(attack, network.classifier()), samples=1, verdict_samples=1, steps=1, mesh=mesh)
 
 
 def bare_programs(network: PodNetwork, mesh: Mesh) -> dict[str, Lower]:
@@ -167,10 +179,11 @@ def bare_programs(network: PodNetwork, mesh: Mesh) -> dict[str, Lower]:
   }
 
 
-def _candidates(network: PodNetwork, size: int) -> Candidates:
+def _candidates(network: PodNetwork, size: int, witness: Any) -> Candidates:
   image = np.broadcast_to(np.float32(0), (size, *network.image_shape))
   number, key = np.zeros(size, np.int32), np.zeros((size, 2), np.uint32)
-  return Candidates(image, image, number, number, key)  # type: ignore[arg-type]
+  shapes = jax.tree.map(lambda leaf: np.broadcast_to(np.zeros((), leaf.dtype), (size, *leaf.shape)), witness)
+  return Candidates(image, image, number, number, key, shapes)  # type: ignore[arg-type]
 
 
 def _lowered(mesh: Mesh, program: Any, /, *arguments: Any, **options: Any) -> jax.stages.Lowered:

@@ -15,11 +15,12 @@ import jax
 from jax.sharding import Mesh
 
 from jaxrobust.attacks.registry import make_attack
+from jaxrobust.models.registry import MODELS, abstract_variables, make_model
 from jaxrobust.pods.chips import Slice
 from jaxrobust.pods.measure import SliceCompiler
 from jaxrobust.pods.topology import set_environment, slice_mesh
-from jaxrobust.pods.training_work import training_work, weight_bytes
-from jaxrobust.pods.work import PodNetwork, Work, attack_work, exchange_work, judge_work
+from jaxrobust.pods.training_work import training_work
+from jaxrobust.pods.work import PodNetwork, Work, attack_work, evaluation_works
 from jaxrobust.training import state
 from jaxrobust.training.config import TrainConfig
 
@@ -43,14 +44,16 @@ def train_config(chips: int, **more: object) -> TrainConfig:
 def works(mesh: Mesh, trains: bool) -> Iterator[tuple[Work, dict[str, float]]]:
   """Yields one program of each kind, and what a test must know of it."""
   network, pgd = PodNetwork(ARCH, "bfloat16"), make_attack("pgd")
-  yield attack_work(network, pgd, mesh), {}
   if not trains:
+    yield attack_work(network, pgd, mesh), {}
     return
-  yield exchange_work(network, pgd, mesh), {}
-  yield judge_work(network, pgd, mesh), {}
+  for work in evaluation_works(network, [pgd], mesh):
+    yield work, {}
+  spec = MODELS[ARCH]
+  weights = jax.tree.leaves(abstract_variables(make_model(ARCH), spec.input_size)["params"])
   for more in ({}, {"batch_norm_groups": mesh.size}, {"sharding": "fsdp", "batch_norm_groups": mesh.size}):
     config = train_config(mesh.size, **more)
-    yield training_work(config, mesh), {"weight_bytes": weight_bytes(config, mesh)}
+    yield training_work(config, mesh), {"weight_bytes": 4.0 * sum(leaf.size for leaf in weights)}
 
 
 def main(text: str) -> None:

@@ -6,14 +6,16 @@ from dataclasses import replace
 
 import pytest
 
+from jaxrobust.attacks.registry import make_attack
 from jaxrobust.core.errors import SliceError
+from jaxrobust.core.mesh import make_mesh
 from jaxrobust.pods import measure, topology
 from jaxrobust.pods.chips import CHIPS
 from jaxrobust.pods.forecast import Load, forecast, suite_loads, suite_of
 from jaxrobust.pods.hlo import Traffic
 from jaxrobust.pods.measure import PodRow, fit
 from jaxrobust.pods.store import RowStore, markdown, page
-from jaxrobust.pods.work import PodNetwork, Work
+from jaxrobust.pods.work import PodNetwork, Work, evaluation_works
 from tests.cli.calling import call
 
 ROW = PodRow("linf-pgd-40", "resnet20", "bfloat16", "highest", "v5e:2x2", 32, of_memory=16e9)
@@ -42,6 +44,18 @@ def test_the_largest_power_of_two_that_fits_is_found_in_few_compilations(each, m
 
 def test_what_never_fits_says_why():
   assert fit(Compiler(2e10), WORK).reason == "too much"
+
+
+def test_an_evaluation_has_steps_exchanges_and_verifications():
+  """An attack within a ball, one that wants a start and one whose images are rendered; nothing is compiled."""
+  attacks = [make_attack(name) for name in ("pgd", "boundary", "stadv")]
+  works = list(evaluation_works(PodNetwork("repvgg_tiny"), attacks, make_mesh()))
+  names = [work.name for work in works]
+  steps = names[:6:2]
+  assert names[1:6:2] == [f"exchange of {name}" for name in steps]
+  assert names[6:] == [f"verification, {threat}" for threat in ("linf", "l2", "flow")]
+  for work in works:
+    assert "sharding" in work.lower(2).as_text()
 
 
 def test_programs_that_do_not_fit_or_talk_are_refused_in_words():
