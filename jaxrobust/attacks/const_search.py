@@ -147,11 +147,11 @@ def finished(search: ConstSearch, rounds: Rounds) -> Array:
 
 
 def select(condition: Array, yes: Tree, no: Tree) -> Tree:
-  """`yes` or `no`, leaf by leaf."""
+  """Returns `yes` or `no`, leaf by leaf."""
   return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
 
 
-def tamed(grad: Array) -> Array:
+def clip_gradient(grad: Array) -> Array:
   """Returns `grad` with entries that Adam can square."""
   return jnp.clip(grad, -_LARGEST_GRADIENT, _LARGEST_GRADIENT)
 
@@ -161,11 +161,11 @@ def hinge(problem: Problem, confidence: float, logits: Array) -> Array:
   return confidence - losses.carlini_wagner(logits, problem.label, problem.target, confidence)
 
 
-def handicap(problem: Problem, confidence: float, logits: Array) -> Array:
-  """Logits on which only successes with a margin above `confidence` look like successes.
+def require_confidence(problem: Problem, confidence: float, logits: Array) -> Array:
+  """Returns logits on which only successes with a margin above `confidence` look like successes.
 
   >>> problem = Problem(*(jnp.array(v) for v in (0.0, 0, -1, 1.0, 0)))
-  >>> handicap(problem, 2.0, jnp.array([1.0, 2.0])).tolist()
+  >>> require_confidence(problem, 2.0, jnp.array([1.0, 2.0])).tolist()
   [3.0, 2.0]
   """
   if confidence == 0.0:

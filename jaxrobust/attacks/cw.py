@@ -35,7 +35,7 @@ import jax.numpy as jnp
 import optax
 
 from jaxrobust.attacks import const_search, losses, norms
-from jaxrobust.attacks.const_search import ConstSearch, Progress, Rounds, select, tamed
+from jaxrobust.attacks.const_search import ConstSearch, Progress, Rounds, clip_gradient, select
 from jaxrobust.attacks.registry import ATTACKS
 from jaxrobust.core.budget import check_norm
 from jaxrobust.core.gradients import LossAndGrad, loss_and_grad
@@ -61,7 +61,7 @@ def from_tanh_space(w: Array) -> Array:
 def _evaluate(model: LogitsFn, problem: Problem, confidence: float, image: Array) -> tuple[LossAndGrad, Array]:
   """Returns the hinge at `image`, and whether it is a success with enough confidence."""
   point = loss_and_grad(model, lambda logits: const_search.hinge(problem, confidence, logits), image)
-  logits = const_search.handicap(problem, confidence, point.probe.logits)
+  logits = const_search.require_confidence(problem, confidence, point.probe.logits)
   success = losses.margin(logits, problem.label, problem.target) > 0.0
   return point._replace(probe=point.probe._replace(logits=logits)), success
 
@@ -120,7 +120,7 @@ class CWL2:
     loss = jnp.sum(jnp.square(delta)) + const * point.loss
     search, over = const_search.follow(state.search, success, loss, self.rounds)
     slope = 2.0 * image * (1.0 - image)  # Of the image over w.
-    update, adam = _ADAM.update(tamed((2.0 * delta + const * point.grad) * slope), state.adam)
+    update, adam = _ADAM.update(clip_gradient((2.0 * delta + const * point.grad) * slope), state.adam)
     w = state.w - self.step_size * update
     if not self.warm_start:
       w, adam = select(over, (origin, _ADAM.init(origin)), (w, adam))

@@ -89,14 +89,14 @@ class EAD:
 
   def step(self, model: LogitsFn, problem: Problem, state: EADState) -> tuple[EADState, Probe]:
     point = loss_and_grad(model, lambda z: const_search.hinge(problem, self.confidence, z), state.image)
-    logits = const_search.handicap(problem, self.confidence, point.probe.logits)
+    logits = const_search.require_confidence(problem, self.confidence, point.probe.logits)
     success = losses.margin(logits, problem.label, problem.target) > 0.0
     delta, const = state.image - problem.image, state.search.const
     loss = const * point.loss + jnp.sum(jnp.square(delta)) + self.beta * jnp.sum(jnp.abs(delta))
     search, over = const_search.follow(state.search, success, loss, self.rounds)
     left = 1.0 - state.search.progress.step / self.steps
     alpha = self.step_size * jnp.maximum(jnp.sqrt(jnp.maximum(left, 0.0)), _SMALLEST_DECAY)
-    moved = shrink(delta - alpha * const_search.tamed(const * point.grad + 2.0 * delta), self.beta)
+    moved = shrink(delta - alpha * const_search.clip_gradient(const * point.grad + 2.0 * delta), self.beta)
     image = jnp.clip(problem.image + moved, 0.0, 1.0)
     state = EADState(jnp.where(over, problem.image, image), search)
     return state, point.probe._replace(logits=logits, done=const_search.finished(search, self.rounds))

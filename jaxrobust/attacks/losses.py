@@ -82,7 +82,7 @@ def best_other(logits: Array, index: Array) -> Array:
 
 @_loss("ce", 2, "optional")
 def cross_entropy(logits: Array, label: Array, target: Array) -> Array:
-  """-log softmax_y, or log softmax_t with a target.
+  """Returns -log softmax_y, or log softmax_t with a target.
 
   >>> z = jnp.array([2.0, 1.0, 0.0])
   >>> round(float(cross_entropy(z, 0, -1)), 4), round(float(cross_entropy(z, 0, 1)), 4)
@@ -102,7 +102,7 @@ def _others(logits: Array, index: Array) -> Array:
 
 @_loss("margin", 2, "optional")
 def margin(logits: Array, label: Array, target: Array) -> Array:
-  """max_{j≠y} z_j - z_y, or z_t - max_{j≠t} z_j with a target: positive on success."""
+  """Returns max_{j≠y} z_j - z_y, or z_t - max_{j≠t} z_j with a target: positive on success."""
   away = best_other(logits, label) - value_at(logits, label)
   toward = value_at(logits, target) - best_other(logits, target)
   return jnp.where(target >= 0, toward, away)
@@ -110,7 +110,7 @@ def margin(logits: Array, label: Array, target: Array) -> Array:
 
 @_loss("cw", 2, "optional")
 def carlini_wagner(logits: Array, label: Array, target: Array, confidence: float = 0.0) -> Array:
-  """The margin, but no more than `confidence`: f6 of Carlini and Wagner 2017 (arXiv:1608.04644), negated."""
+  """Returns the margin, but no more than `confidence`: f6 of Carlini and Wagner 2017 (arXiv:1608.04644), negated."""
   # Not jnp.minimum, whose gradient asks which of both the smaller one equals; see `largest_value`.
   gain = margin(logits, label, target)
   return jnp.where(gain <= confidence, gain, confidence)
@@ -118,13 +118,13 @@ def carlini_wagner(logits: Array, label: Array, target: Array, confidence: float
 
 @_loss("margin-1", 2, "optional")
 def margin_up_to_one(logits: Array, label: Array, target: Array) -> Array:
-  """The margin, but no more than 1: nothing pulls an image on that is wrong by that much (arXiv:2006.12655)."""
+  """Returns the margin, but no more than 1: nothing pulls an image on that is wrong by that much (arXiv:2006.12655)."""
   return carlini_wagner(logits, label, target, confidence=1.0)
 
 
 @_loss("dlr", 3, "ignored")
 def dlr(logits: Array, label: Array, target: Array) -> Array:
-  """Difference of logits ratio: -(z_y - max_{j≠y} z_j) / (z_(1) - z_(3)); Croce and Hein 2020 (arXiv:2003.01690).
+  """Returns -(z_y - max_{j≠y} z_j) / (z_(1) - z_(3)), the difference of logits ratio; Croce and Hein, arXiv:2003.01690.
 
   >>> round(float(dlr(jnp.array([3.0, 1.0, 0.0]), 0, -1)), 4)
   -0.6667
@@ -136,14 +136,14 @@ def dlr(logits: Array, label: Array, target: Array) -> Array:
 
 @_loss("dlr-t", 4, "required")
 def targeted_dlr(logits: Array, label: Array, target: Array) -> Array:
-  """-(z_y - z_t) / (z_(1) - (z_(3) + z_(4)) / 2), the targeted form of the same paper."""
+  """Returns -(z_y - z_t) / (z_(1) - (z_(3) + z_(4)) / 2), the targeted form of the same paper."""
   top = jax.lax.top_k(logits, 4)[0]
   return (value_at(logits, target) - value_at(logits, label)) / (top[0] - 0.5 * (top[2] + top[3]) + 1e-12)
 
 
 @_loss("mm", 2, "required")
 def minimum_margin(logits: Array, label: Array, target: Array) -> Array:
-  """z_t - z_y, the plain margin of one target class; Gao et al. 2022 (arXiv:2206.07314).
+  """Returns z_t - z_y, the plain margin of one target class; Gao et al. 2022 (arXiv:2206.07314).
 
   >>> float(minimum_margin(jnp.array([3.0, 1.0, 0.0]), 0, 2))
   -3.0

@@ -28,7 +28,7 @@ from jaxrobust.attacks import losses, norms
 from jaxrobust.attacks.registry import ATTACKS, check_steps
 from jaxrobust.attacks.views import Gaussian, Views
 from jaxrobust.core.budget import check_norm
-from jaxrobust.core.gradients import look, loss_and_grad
+from jaxrobust.core.gradients import forward_probe, loss_and_grad
 from jaxrobust.core.summation import sum_of_many
 from jaxrobust.core.threat import by_norm
 from jaxrobust.core.types import Array, Cost, LogitsFn, Probe, Problem
@@ -155,7 +155,7 @@ class MIM:
     if self._at_the_point:
       point = loss_and_grad(model, loss, image)
       return point.grad, point.probe
-    probe = look(model, image)
+    probe = forward_probe(model, image)
     if self.ahead is not None:
       # The momentum is a sum of gradients of l1 norm one: this makes their entries as large as a step of the norm.
       image = image + length * self.decay * state.momentum * image.size ** _DUAL[self.norm]

@@ -96,15 +96,15 @@ class MinimumBudget:
     bracket = Bracket(*item.memo)
     scouted = item.stage > 0
     if outcome.success:
-      spare = _spare(outcome.steps / self.attack.num_steps)
+      slack = _slack(outcome.steps / self.attack.num_steps)
       if scouted:  # Hardly more than one step from the clean image: its margin is on the line.
-        spare = 1 - bracket.crossing(outcome.distance, outcome.margin) / outcome.distance
+        slack = 1 - bracket.crossing(outcome.distance, outcome.margin) / outcome.distance
       high = min(outcome.distance, item.eps)
-      bracket = bracket._replace(high=high, run=max(bracket.run, 0.0) + 1, spare=spare)
+      bracket = bracket._replace(high=high, streak=max(bracket.streak, 0.0) + 1, slack=slack)
     else:
       bracket = bracket.seen(item.eps, outcome.margin)
       if not scouted:  # A scout's failure says nothing of the attack itself.
-        bracket = bracket._replace(low=item.eps, run=min(bracket.run, 0.0) - 1)
+        bracket = bracket._replace(low=item.eps, streak=min(bracket.streak, 0.0) - 1)
     low = max(bracket.low, example.certified)
     narrow = bracket.bounded and bracket.high - low <= self.tolerance * bracket.high
     if narrow or bracket.used >= self.max_items or bracket.low >= self.largest * self._first:
@@ -117,7 +117,7 @@ class MinimumBudget:
     root = bracket.root()
     if not bracket.low:
       return min(SCOUTED * root, FARTHEST * self._first) if math.isfinite(root) else 2 * self._first
-    aim = root * (1 + UP * 3 ** (-bracket.run - 1)) if math.isfinite(root) else 2 * bracket.low
+    aim = root * (1 + UP * 3 ** (-bracket.streak - 1)) if math.isfinite(root) else 2 * bracket.low
     return min(max(aim, (1 + self.tolerance) * bracket.low), 4 * bracket.low)
 
   def _between(self, bracket: Bracket) -> float:
@@ -126,20 +126,20 @@ class MinimumBudget:
     low, high, root = bracket.low, bracket.high, bracket.root()
     half = 0.5 * (high - low)
     edge = min(0.9 * self.tolerance * high, half)
-    if bracket.run > 0:
-      aim = (1 - max(bracket.spare, min(self.tolerance * 2 ** (bracket.run - PATIENCE), 0.5))) * high
+    if bracket.streak > 0:
+      aim = (1 - max(bracket.slack, min(self.tolerance * 2 ** (bracket.streak - PATIENCE), 0.5))) * high
       if low:  # The line is believed once; where it misleads, the middle is as low as it goes.
-        aim = max(aim, root if bracket.run < 2 and math.isfinite(root) else low + half)
+        aim = max(aim, root if bracket.streak < 2 and math.isfinite(root) else low + half)
       aim *= 1 - BEYOND * self.tolerance
     else:
       aim = root * (1 + BEYOND * self.tolerance) if math.isfinite(root) else low + half
     return min(max(aim, low + edge), high - edge)
 
 
-def _spare(taken: float) -> float:
+def _slack(taken: float) -> float:
   """Returns the part of its budget that a success after this part of the attack's steps is expected above the minimum.
 
-  An attack that needs all its steps is at its limit; one that needs a few has budget to spare. Measured with BIM on
+  An attack that needs all its steps is at its limit; one that needs a few has budget to slack. Measured with BIM on
   two networks (CIFAR-10, one of them robust); for other attacks it is a guess, which costs items and not accuracy.
   """
   return min(0.75 * 2 ** (-taken / 0.145), 0.5)
@@ -161,9 +161,9 @@ class Bracket(NamedTuple):
     low: the largest budget at which the attack failed.
     high: the smallest distance that succeeded.
     near, near_margin, far, far_margin: the two failures with the smallest margins; at first the clean image alone.
-    run: how often the last outcome has repeated, negative for failures.
+    streak: how often the last outcome has repeated, negative for failures.
     used: attacks so far.
-    spare: the part of `high` that it is expected above the minimum.
+    slack: the part of `high` that it is expected above the minimum.
   """
 
   low: float
@@ -172,9 +172,9 @@ class Bracket(NamedTuple):
   near_margin: float
   far: float
   far_margin: float
-  run: float
+  streak: float
   used: float
-  spare: float = 0.5
+  slack: float = 0.5
 
   @property
   def bounded(self) -> bool:

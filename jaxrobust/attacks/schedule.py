@@ -211,7 +211,7 @@ class Cascade:
     return all(stage.attack.minimal for stage in self.stages)
 
   def adapted(self, num_classes: int) -> Cascade:
-    """This cascade with margins in place of DLR losses that need more classes, where it may be adapted."""
+    """Returns this cascade with margins in place of DLR losses that need more classes, where it may be adapted."""
     if not self.adaptive:
       return self
     stages = tuple(replace(stage, attack=_defined(stage.attack, num_classes)) for stage in self.stages)

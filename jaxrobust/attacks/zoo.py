@@ -96,7 +96,7 @@ class ZOO(QueryAttack):
 
   def step(self, model: LogitsFn, problem: Problem, state: ZOOState) -> tuple[ZOOState, Probe]:
     image = state.image.reshape(problem.image.shape)
-    logits = const_search.handicap(problem, self.confidence, model(image))
+    logits = const_search.require_confidence(problem, self.confidence, model(image))
     success = losses.margin(logits, problem.label, problem.target) > 0.0
     delta = state.image - problem.image.ravel()
     hinge = jnp.maximum(-losses.margin(logits, problem.label, problem.target), 0.0)

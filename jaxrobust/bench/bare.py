@@ -22,13 +22,13 @@ BATCHES = (16, 32, 64, 128)
 
 
 class BareCost(NamedTuple):
-  """Seconds per image of a forward pass, and of a forward pass with its input gradient."""
+  """Returns the seconds per image of a forward pass, and of a forward pass with its input gradient."""
 
   forward: float
   gradient: float
 
   def needed(self, stats: EngineStats) -> float:
-    """Seconds that the evaluations of a run need at the least: attack steps, clean pass, verification."""
+    """Returns the seconds that the evaluations of a run need at the least: attack steps, clean pass, verification."""
     plain = stats.forwards - stats.backwards + stats.judged
     return stats.backwards * self.gradient + plain * self.forward
 
@@ -56,7 +56,7 @@ def bare_gradient(classifier: Classifier, images: Array, labels: Array) -> Array
 
 
 def bare_forward(work: Workload, batches: tuple[int, ...] = BATCHES) -> dict[int, float]:
-  """Seconds per image of a forward pass alone, by the batch size, for as many images as there are."""
+  """Returns the seconds per image of a forward pass alone, by the batch size, for as many images as there are."""
   times = {}
   for batch in batches:
     if len(work.images) >= batch:

@@ -62,7 +62,7 @@ def _contest(names: list[str], images: np.ndarray, path: Path, peers: Peers, rep
 
 
 def _ours(name: str, images: np.ndarray) -> float:
-  """Seconds per image for all five severities, host copies included."""
+  """Returns the seconds per image for all five severities, host copies included."""
   floats, ids = images.astype(np.float32) / 255, np.arange(len(images))
   begin = time.perf_counter()
   for severity in range(1, SEVERITIES + 1):

@@ -230,7 +230,7 @@ def bare_model(name):
 
 
 def time_model(job):
-  """Seconds of a forward pass and of one with its input gradient."""
+  """Returns the seconds of a forward pass and of one with its input gradient."""
   model = bare_model(job["model"]).eval()
   for parameter in model.parameters():
     parameter.requires_grad_(False)

@@ -90,7 +90,7 @@ CONTESTS = (
 
 
 def run(peer_python: str = "", only: str = "", repeats: int = 2) -> Iterator[Row]:
-  """All contests on all networks, or those whose title contains `only`; each row as it ends."""
+  """Runs all contests on all networks, or those whose title contains `only`; each row as it ends."""
   titles = chosen(dict.fromkeys(f"{network} {contest.name}" for network in NETWORKS for contest in CONTESTS), only)
   folder = data_folder()
   if folder is None:
@@ -163,7 +163,7 @@ def _compete(
 
 
 def _draw_cost(draws: Draws | None, work: Workload, rows: int = 128) -> float:
-  """Seconds of the random numbers that a query takes, on as many devices as there are."""
+  """Returns the seconds of the random numbers that a query takes, on as many devices as there are."""
   if draws is None:
     return 0.0
   shape = work.images.shape[1:]

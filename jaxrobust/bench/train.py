@@ -81,7 +81,7 @@ def run(arch: str = "resnet20", batch_size: int = 128, repeats: int = 7, peer_py
 
 
 def input_rows(count: int, repeats: int) -> list[Row]:
-  """Files of 500x375 pixels to batches of 224x224, by all cores and by one."""
+  """Times reading files of 500x375 pixels to batches of 224x224, by all cores and by one."""
   rng = np.random.default_rng(0)
   with tempfile.TemporaryDirectory() as folder:
     for number in range(count):

@@ -43,7 +43,7 @@ def clopper_pearson(successes: int, trials: int, alpha: float) -> float:
 
 
 def _tail(successes: int, trials: int, probability: float) -> float:
-  """P[X >= successes] of a binomial, summed from the largest term down."""
+  """Returns P[X >= successes] of a binomial, summed from the largest term down."""
   if probability <= 0:
     return 0.0
   counts = np.arange(successes, trials + 1)

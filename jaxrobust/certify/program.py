@@ -236,7 +236,7 @@ def _absolute(value: Array, **_: Any) -> Array:
 
 
 def _window_maximum(value: Array, **params: Any) -> Array:
-  """Max pooling as maxima of shifted images. Padding repeats the edge, which is in every window that reaches beyond."""
+  """Returns max pooling as maxima of shifted images; padding repeats the edge, which every window beyond it has."""
   size, strides, padding = (params[name] for name in ("window_dimensions", "window_strides", "padding"))
   dilated = {*params.get("base_dilation", ()), *params.get("window_dilation", ())} - {1}
   if dilated or any(max(sides) >= length for sides, length in zip(padding, size, strict=True)):

@@ -38,7 +38,7 @@ def _fill(target: Any, state: Any) -> None:
 
 
 def _encode(text: str, encoding: Any = "latin1") -> bytes:
-  """Bytes as Python 3 writes them for Python 2."""
+  """Returns bytes as Python 3 writes them for Python 2."""
   if encoding not in ("latin1", b"latin1"):
     raise CorruptFileError(f"bytes in the encoding {encoding!r}")
   return text.encode("latin1")

@@ -84,7 +84,7 @@ def loss_and_grad(model: LogitsFn, loss: Loss, image: Array, draw: Array | int =
   return LossAndGrad(value, safe, probe)
 
 
-def look(model: LogitsFn, image: Array) -> Probe:
+def forward_probe(model: LogitsFn, image: Array) -> Probe:
   """Returns what to report of a point at which the model is asked for its logits and no gradient."""
   return _probe(image, _sampled(model, image, 0))
 

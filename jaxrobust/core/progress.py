@@ -70,7 +70,8 @@ def _bar() -> Progress:
 
 
 def _speed(rate: float, batch: int) -> str:
-  """
+  """Says a rate, and how long a batch takes at it.
+
   >>> _speed(25.0, 0), _speed(25.0, 100)
   ('25.0 images/s', '25.0 images/s, 4.00 s/step')
   """

@@ -45,7 +45,7 @@ def threefry_2x32(key: Array, high: Array, low: Array) -> tuple[Array, Array]:
 
 
 def _random_bits(key: Array, bit_width: int, shape: tuple[int, ...]) -> Array:
-  """As JAX numbers the counters: by an element's place, whatever the array is split over; 32-bit draws alone."""
+  """Draws 32-bit words; counters are numbered as JAX does: by an element's place, whatever the array is split over."""
   size = math.prod(shape)
   if bit_width != 32 or size >= 2**32 or not jax.config.jax_threefry_partitionable:  # type: ignore[attr-defined]
     return _JAX.random_bits(key, bit_width, shape)

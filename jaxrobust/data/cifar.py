@@ -38,7 +38,7 @@ def read_pickle(path: Path) -> dict[str, Any]:
 
 
 def _from_batch(path: Path, label_key: str, side: int = 32) -> tuple[np.ndarray, np.ndarray]:
-  """Images and labels of a batch file."""
+  """Reads images and labels of a batch file."""
   batch = read_pickle(path)
   for key in ("data", label_key):
     if key not in batch:
@@ -99,7 +99,7 @@ def load_corrupted(folder: Path, name: str, classes: int, variant: str) -> Array
 
 
 def load_by_class_name(folder: Path, name: str, exclude: str = "") -> EncodedSource:
-  """Folders named like CIFAR-10's classes (CINIC-10, CIFAR-10-R); files that start with `exclude` are left out."""
+  """Loads folders named like CIFAR-10's classes (CINIC-10, CIFAR-10-R) but files that start with `exclude`."""
   store = FolderStore(folder)
   files = [f for f in store.names if "/" in f and not (exclude and f.rsplit("/", 1)[1].startswith(exclude))]
   unknown = sorted({f.split("/")[0] for f in files} - set(NAMES))

@@ -99,7 +99,7 @@ def load_r() -> ArraySource:
 
 
 def load_sketch() -> ArraySource:
-  """Edges, dark on white."""
+  """Loads edges, dark on white."""
   images, labels = _digits()
   padded = np.pad(images, ((0, 0), (1, 1), (1, 1)))
   dx = padded[:, 1:-1, 2:] - padded[:, 1:-1, :-2]

@@ -120,7 +120,7 @@ class EncodedSource:
       raise CorruptFileError(f"{self.name} example {example} ({name}) cannot be decoded: {error}") from None
 
   def bad_images(self) -> Iterator[tuple[int, str]]:
-    """Ids of pictures that cannot be decoded or are not RGB or gray, with the reason."""
+    """Returns ids of pictures that cannot be decoded or are not RGB or gray, with the reason."""
     for example, name in enumerate(self.files):
       try:
         self.decode(example)

@@ -63,7 +63,7 @@ def by_wnid(folder: Path, name: str, preprocessing: str = USUAL) -> EncodedSourc
 
 
 def some_classes(folder: Path, name: str, variant: str = "", outliers: bool = False) -> EncodedSource:
-  """Folders of some of the classes (-A, -R, -O), judged among those; `variant` "1000" for all."""
+  """Loads folders of some of the classes (-A, -R, -O), judged among those; `variant` "1000" for all."""
   return _judged(by_wnid(folder, name), variant, outliers)
 
 

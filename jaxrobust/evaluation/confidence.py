@@ -22,7 +22,7 @@ _COLUMN = "_probability"
 
 
 def columns(probabilities: np.ndarray) -> dict[str, np.ndarray]:
-  """Probabilities (N, classes) as arrays of rank 1; the leading underscore keeps them out of finished cells."""
+  """Returns probabilities (N, classes) as arrays of rank 1; the leading underscore keeps them out of finished cells."""
   return {f"{_COLUMN}{index}": probabilities[:, index].copy() for index in range(probabilities.shape[1])}
 
 

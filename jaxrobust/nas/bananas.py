@@ -36,7 +36,7 @@ Params = list[tuple[Array, Array]]
 
 @functools.cache
 def one_hot() -> np.ndarray:
-  """(15625, 30) flags of each cell, by edge and operation."""
+  """Returns (15625, 30) flags of each cell, by edge and operation."""
   return np.eye(len(OPERATIONS), dtype=np.float32)[all_cells()].reshape(len(all_cells()), -1)
 
 
@@ -89,7 +89,7 @@ def bananas(
 def _candidates(
   landscape: Landscape, rng: np.random.Generator, scale: Scale, seen: np.ndarray, count: int, parents: int
 ) -> np.ndarray:
-  """Cells next to the best ones seen, not looked up yet; random ones where there are too few."""
+  """Returns cells next to the best ones seen, not looked up yet; random ones where there are too few."""
   cells = np.unique(seen)
   best = cells[np.argsort(-scale(landscape.values[cells]), kind="stable")[:parents]]
   near = np.unique(np.concatenate([landscape.around(cell) for cell in best]))
@@ -99,7 +99,7 @@ def _candidates(
 
 
 def _start(seed: int, count: int) -> tuple[Params, Any]:
-  """Predictors and their optimizer's moments; the state of `_fit`."""
+  """Returns predictors and their optimizer's moments; the state of `_fit`."""
   sizes = (one_hot().shape[1], WIDTH, WIDTH, 1)
   rng = np.random.default_rng(seed)
   draw = lambda inputs, outputs: rng.normal(size=(count, inputs, outputs)) * np.sqrt(2 / inputs)
@@ -121,7 +121,7 @@ def _targets(landscape: Landscape, seen: np.ndarray) -> tuple[np.ndarray, np.nda
 def _train(
   state: tuple[Params, Any], landscape: Landscape, seen: np.ndarray, room: int, members: int, steps: int
 ) -> tuple[Params, Any]:
-  """Adam steps on what has been seen; padded to `room`, so that one program serves all rounds."""
+  """Takes Adam steps on what has been seen; padded to `room`, so that one program serves all rounds."""
   targets = _targets(landscape, seen)[0].transpose(0, 2, 1)  # (runs, objectives, N)
   count = targets.shape[-1]
   padded = np.zeros((*targets.shape[:2], room), np.float32)
@@ -134,7 +134,7 @@ def _train(
 
 
 def _forward(params: Params, features: Array) -> Array:
-  """(M, N, 30) features of cells to (M, N) values."""
+  """Maps (M, N, 30) features of cells to (M, N) values."""
   for index, (kernel, bias) in enumerate(params):
     features = features @ kernel + bias
     features = jax.nn.relu(features) if index < len(params) - 1 else features
@@ -145,7 +145,7 @@ def _forward(params: Params, features: Array) -> Array:
 def _fit(
   state: tuple[Params, Any], features: Array, cells: Array, targets: Array, count: Array, members: int
 ) -> tuple[Params, Any]:
-  """Twenty Adam steps (Kingma & Ba 2015) for every predictor, each on a minibatch of its own."""
+  """Takes twenty Adam steps (Kingma & Ba 2015) for every predictor, each on a minibatch of its own."""
   runs, objectives, _ = targets.shape
   per_run = objectives * members
   flat = jnp.repeat(targets.reshape(runs * objectives, -1), members, axis=0)

@@ -143,7 +143,7 @@ def _ritz(alphas: np.ndarray, betas: np.ndarray) -> Eigenvalue:
 
 
 def _cross_entropy(classifier: Classifier, images: Array, labels: Array) -> Array:
-  """Of each image."""
+  """Returns the loss of each image."""
   return -jnp.take_along_axis(jax.nn.log_softmax(classifier(images)), labels[:, None], axis=1)[:, 0]
 
 

@@ -92,7 +92,7 @@ def _evaluate(operation: Array, x: Array, kernel: Array, *norm: Array) -> Array:
 
 
 def _normalize_batch(y: Array, scale: Array, bias: Array) -> tuple[Array, Array, Array]:
-  """Features normalized by their own statistics, as flax computes them, and those."""
+  """Returns features normalized by their own statistics, as flax computes them, and those."""
   wide = y.astype(jnp.float32)
   mean = wide.mean(axis=(0, 1, 2))
   var = jnp.maximum(0.0, jnp.square(wide).mean(axis=(0, 1, 2)) - jnp.square(mean))

@@ -42,7 +42,7 @@ from jaxrobust.training.stream import Stream, training_data
 PREFIX = "nb201-"
 _RUN = "run.json"
 # The host runs ahead of the devices by so many steps before it looks at what came out.
-_LOOK = 50
+_CHECK_EVERY = 50
 
 
 class CellTrainer:
@@ -132,8 +132,8 @@ class CellTrainer:
         state, report = self._advance(state, *rows)
         step += 1
         due = step % config.save_every == 0 and step < self.total_steps
-        if due or stop.asked or step % _LOOK == 0 or step == self.total_steps:
-          _look(report, state, uid, step)
+        if due or stop.asked or step % _CHECK_EVERY == 0 or step == self.total_steps:
+          _check_finite(report, state, uid, step)
         if due or stop.asked:
           checkpoints = checkpoints or Checkpoints(folder / "checkpoints")
           checkpoints.save(step, stored(state), [])
@@ -209,7 +209,7 @@ def load_cell(program: OneProgram, uid: int, folder: str | Path, config: TrainCo
   return program.widen(operations_of(uid), load_classifier(folder).variables["module"])
 
 
-def _look(report: dict[str, Any], state: TrainState, uid: int, step: int) -> None:
+def _check_finite(report: dict[str, Any], state: TrainState, uid: int, step: int) -> None:
   found = first_nonfinite(report, state.params)
   if found:
     raise TrainingError(f"not a number at step {step} of {PREFIX}{uid}: {found}; lower the learning rate")

@@ -47,7 +47,7 @@ _FROST_SHADE = 0.03
 
 
 def frost_texture(key: Array, height: int, width: int, fine: bool) -> Array:
-  """Ridges of fractal noise in the tone of one of five panes; `fine` for a picture shrunk to a fifth."""
+  """Returns ridges of fractal noise in the tone of one of five panes; `fine` for a picture shrunk to a fifth."""
   size = power_of_two(max(height, width))
   pattern_key, pane_key, shade_key = jax.random.split(key, 3)
   heights = plasma_fractal(pattern_key, size, 1.0 if fine else 1.08)[:height, :width]

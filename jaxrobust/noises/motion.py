@@ -73,7 +73,7 @@ def snow(image: Array, key: Array, rows: Rows, severity: Array | int) -> Array:
 
 
 def falling(flakes: Array, threshold: Array, radius: Array, sigma: Array, angle: Array, largest_radius: int) -> Array:
-  """Flakes (H, W) above a threshold, blurred along their fall: (H, W, 1), in 8 bits."""
+  """Returns flakes (H, W) above a threshold, blurred along their fall: (H, W, 1), in 8 bits."""
   flakes = jnp.clip(jnp.where(flakes < threshold, 0.0, flakes), 0, 1)
   flakes = jnp.floor(flakes * 255) / 255
   return jnp.round(blur_along(flakes[..., None], radius, sigma, angle, largest_radius) * 255) / 255

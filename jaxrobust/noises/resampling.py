@@ -102,7 +102,7 @@ def choose(rows: Rows, severity: Array | int) -> list[Array]:
 
 
 def filter_table(make: Callable[[int, int], np.ndarray], severities: int, size: int) -> np.ndarray:
-  """Matrices of all severities: `make(severity, size)`, stacked."""
+  """Returns matrices of all severities: `make(severity, size)`, stacked."""
   return np.stack([make(severity, size) for severity in range(severities)]).astype(np.float32)
 
 
@@ -131,7 +131,7 @@ def look_up(values: Array, index: Array) -> Array:
 
 
 def bilinear(image: Array, y: Array, x: Array) -> Array:
-  """Values of an image (H, W, C) at real positions that lie inside it, linearly between pixels."""
+  """Returns the values of an image (H, W, C) at real positions that lie inside it, linearly between pixels."""
   height, width, channels = image.shape
   top, left = jnp.floor(y), jnp.floor(x)
   fy, fx = (y - top)[..., None], (x - left)[..., None]

@@ -219,7 +219,7 @@ def _transfer(plt: Any, content: tuple[dict[str, Any], list[str], str]) -> Any:
 
 
 def _corruption_groups(models: Mapping[str, Sequence[CellRow]]) -> dict[str, dict[str, dict[str, list[float]]]]:
-  """Accuracies by data set, model and corruption."""
+  """Returns accuracies by data set, model and corruption."""
   found: dict[str, dict[str, dict[str, list[float]]]] = {}
   for model, rows in models.items():
     for row in rows:

@@ -132,7 +132,7 @@ class LogWindow:
 
 
 def metrics_of(sums: list[float]) -> clu_metrics.Collection:
-  """Metrics that go on from `sums`; none at all is nothing seen yet."""
+  """Returns metrics that go on from `sums`; none at all is nothing seen yet."""
   leaves, tree = jax.tree.flatten(StepMetrics.empty())
   sums = sums or [0.0] * len(leaves)
   return jax.tree.unflatten(tree, [np.asarray(value, leaf.dtype) for value, leaf in zip(sums, leaves, strict=True)])

@@ -95,7 +95,7 @@ class Mixture(SourceView):
     return f"{self.source.fingerprint()}+{self.rows}:{self.extra.fingerprint()}"
 
   def take(self, ids: Ids) -> tuple[np.ndarray, np.ndarray]:
-    """Examples of either source, as floats."""
+    """Takes examples of either source, as floats."""
     return self._join(lambda data, part: data.take(part), np.asarray(ids))
 
   @property

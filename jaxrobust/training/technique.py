@@ -220,7 +220,7 @@ class Objective(Technique):
     return module
 
   def init_state(self, shape: tuple[int, ...], examples: int) -> Any:
-    """Arrays that it keeps from step to step, given the shape of a batch's images; they are part of checkpoints."""
+    """Returns arrays kept from step to step, given the shape of a batch's images; they are part of checkpoints."""
     del shape, examples
     return ()
 

@@ -28,7 +28,7 @@ def linear(gain: float = 1.0) -> Classifier:
   return Classifier.from_function(_linear, 2, variables=jnp.asarray(gain * WEIGHTS), input_shape=SHAPE)
 
 
-def grey(count: int = 12):
+def gray(count: int = 12):
   """Images far from the box's sides, and not too near to the boundary; with their labels."""
   images = np.random.default_rng(1).uniform(0.35, 0.65, (4 * count, *SHAPE)).astype(np.float32)
   logits = np.asarray(linear()(images))
@@ -53,7 +53,7 @@ def slots(count: int) -> EngineOptions:
 
 def excess(attack, gain: float = 1.0):
   """How much farther than necessary each image was moved, on the linear classifier."""
-  images, labels = grey()
+  images, labels = gray()
   result = attack_images(attack, linear(gain), images, labels, options=slots(12))
   assert result.success.all() and result.correct.all()
   wanted = closed_form(attack.norm, images, labels)

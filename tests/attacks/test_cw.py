@@ -105,7 +105,7 @@ def test_linf_finds_the_closed_form_minimum_at_any_scale_of_logits(gain):
 
 @pytest.mark.parametrize("gain", [1e-30, 1e30])
 def test_extreme_gradients_leave_images_finite(gain):
-  images, labels = md.grey()
+  images, labels = md.gray()
   result = attack_images(CWL2(steps=60), md.linear(gain), images, labels, options=md.slots(12))
   assert np.isfinite(result.images).all() and not result.nan.any()
 

@@ -98,7 +98,7 @@ def starts():
 
 @pytest.mark.parametrize(("name", "norm", "queries"), LINEAR)
 def test_reaches_the_closed_form_distance_of_a_linear_classifier(name, norm, queries):
-  images, labels = md.grey()
+  images, labels = md.gray()
   attack = make_attack(name, norm=norm, queries=queries, **MORE.get(name, {}))
   wanted = md.closed_form(norm, images, labels)
   for targets in (None, 1 - labels):  # Of two classes the other one is the nearest.

@@ -19,7 +19,7 @@ def test_close_to_the_closed_form_minimum_and_sparse():
   attack = EAD(steps=300)
   excess = md.excess(attack)
   assert excess.min() > -1e-3 and excess.max() < 0.15
-  images, labels = md.grey()
+  images, labels = md.gray()
   result = attack_images(attack, md.linear(), images, labels, options=md.slots(12))
   moved = (result.images != images).reshape(len(images), -1).sum(1)
   assert np.median(moved) <= 12
@@ -27,7 +27,7 @@ def test_close_to_the_closed_form_minimum_and_sparse():
 
 @pytest.mark.parametrize("gain", [1e-30, 1e30])
 def test_extreme_gradients_leave_images_finite(gain):
-  images, labels = md.grey()
+  images, labels = md.gray()
   result = attack_images(EAD(steps=60), md.linear(gain), images, labels, options=md.slots(12))
   assert np.isfinite(result.images).all() and not result.nan.any()
 

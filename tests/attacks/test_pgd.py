@@ -22,7 +22,7 @@ NORMS = ("l1", "l2", "linf")
 SHAPE = (3, 4, 2)
 DUAL = {"l1": np.inf, "l2": 2, "linf": 1}
 WEIGHTS = np.random.default_rng(0).normal(size=(24, 2)).astype(np.float32)
-WEIGHTS -= WEIGHTS.mean(0)  # Grey images then lie near the decision boundary.
+WEIGHTS -= WEIGHTS.mean(0)  # Gray images then lie near the decision boundary.
 DIRECTION = (WEIGHTS[:, 1] - WEIGHTS[:, 0]).astype(np.float64)
 LINEAR = Classifier.from_function(
   lambda w, x: x.reshape(len(x), -1) @ w, num_classes=2, variables=jnp.asarray(WEIGHTS), input_shape=SHAPE
@@ -40,7 +40,7 @@ def final_points(attack, images, eps):
   return craft(attack, LINEAR, images, wanted, eps, jax.random.split(jax.random.key(0), len(images)))
 
 
-def grey(count=6):
+def gray(count=6):
   # Far enough from the box that no budget below meets it, step included.
   return np.random.default_rng(1).uniform(0.45, 0.55, (count, *SHAPE)).astype(np.float32)
 
@@ -69,7 +69,7 @@ ATTACKS = {
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("name", ATTACKS)
 def test_on_a_linear_classifier_the_margin_moves_by_eps_times_the_dual_norm(name, norm):
-  eps, images = 0.2, grey()
+  eps, images = 0.2, gray()
   found = np.asarray(final_points(ATTACKS[name](norm), images, eps))
   wanted = eps * np.linalg.norm(DIRECTION, DUAL[norm])
   np.testing.assert_allclose(margins(found) - margins(images), wanted, rtol=2e-3)
@@ -79,7 +79,7 @@ def test_on_a_linear_classifier_the_margin_moves_by_eps_times_the_dual_norm(name
   ("attack", "eps"), [(BIM("linf", num_steps=5), 0.005), (BIM("l1", num_steps=5), 0.05), (MIM("l2", num_steps=5), 0.02)]
 )
 def test_targeted_attacks_reach_their_class_exactly_where_the_dual_norm_says_so(attack, eps):
-  images = grey(40)
+  images = gray(40)
   labels = (margins(images) > 0).astype(int)
   gap, reach = np.abs(margins(images)), eps * np.linalg.norm(DIRECTION, DUAL[attack.norm])
   options = EngineOptions.for_platform(20, shrink=False)

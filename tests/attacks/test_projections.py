@@ -103,7 +103,7 @@ def test_a_point_of_ball_and_box_is_not_moved(norm):
 
 
 @pytest.mark.parametrize("norm", NORMS)
-def test_a_budget_of_zero_gives_the_centre_bit_for_bit(norm):
+def test_a_budget_of_zero_gives_the_center_bit_for_bit(norm):
   _, center, eps = cases()
   assert (eps == 0).sum() > 10
   np.testing.assert_array_equal(projected(norm)[eps == 0], center[eps == 0])
@@ -113,7 +113,7 @@ BALLS = ["l1", "l2", "linf"]
 
 
 @pytest.mark.parametrize("norm", BALLS)
-def test_the_centre_itself_is_projected_onto_itself_without_a_budget(norm):
+def test_the_center_itself_is_projected_onto_itself_without_a_budget(norm):
   _, center, eps = cases()
   np.testing.assert_array_equal(project[norm](center, center, np.zeros_like(eps)), center)
 

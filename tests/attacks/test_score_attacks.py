@@ -39,7 +39,7 @@ NAMED = pytest.mark.parametrize(("attack", "more"), [pytest.param(*row, id=attac
 
 @NAMED
 def test_a_linear_classifier_falls_just_beyond_its_distance_and_never_before(attack, more):
-  images, labels = md.grey()
+  images, labels = md.gray()
   wanted = md.closed_form(attack.norm, images, labels)
   classifier = md.linear()
   options = {"options": md.slots(2)} if attack.cost.parallel > 1 else {"options": md.slots(12)}
@@ -62,7 +62,7 @@ def test_zoo_finds_the_closed_form_distance():
 
 
 def test_zoo_counts_whole_steps():
-  images, labels = md.grey(3)
+  images, labels = md.gray(3)
   attack = ZOO(queries=1000, coordinates=2, abort_early=False)
   result = attack_images(attack, md.linear(), images, labels, options=md.slots(4))
   assert attack.cost.forward == 5 and (result.queries <= 1000).all() and (result.queries % 5 == 0).all()

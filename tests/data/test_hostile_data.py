@@ -58,7 +58,7 @@ def take(name):
 
 
 @pytest.mark.parametrize("level", [0, 128, 60000, 65535])
-def test_16_bits_of_grey_become_the_nearest_8(put, level):
+def test_16_bits_of_gray_become_the_nearest_8(put, level):
   images = take(put(png(np.full((256, 256), level, np.uint16))))
   assert abs(float(images.max()) - level / 65535) <= 0.5 / 255 and np.ptp(images) == 0
 
@@ -85,7 +85,7 @@ def test_a_large_picture_of_16_bits_takes_a_few_times_its_pixels():
   assert (found == 1).all() and peak <= 2 * found.nbytes
 
 
-def test_16_bits_of_grey_may_be_transparent(put):
+def test_16_bits_of_gray_may_be_transparent(put):
   body = 256 * (b"\0" + 256 * b"\x01\xfe")
   with pytest.raises(CorruptFileError, match="transparent pixels"):
     take(put(raw_png(256, 256, body, 16, 0, (b"tRNS", b"\x01\xfe"))))

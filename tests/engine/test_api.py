@@ -47,7 +47,7 @@ def test_kept_clean_logits_say_the_same_of_a_tie():
 
 
 def stripes(images):
-  """Grey images are class 0, by little; the nearest of class 1 have a stripe pattern that moves all pixels alike."""
+  """Gray images are class 0, by little; the nearest of class 1 have a stripe pattern that moves all pixels alike."""
   columns = images.mean((1, 3))
   pattern = columns[:, ::2].sum(1) - columns[:, 1::2].sum(1)
   return jnp.stack([jnp.full(len(images), 1e-4), pattern], 1)

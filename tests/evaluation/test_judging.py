@@ -23,7 +23,7 @@ OPTIONS = RunOptions(EngineOptions.for_platform(16), quiet=True)
 
 
 def _logits(images):
-  """Red says the class that wins, green the second: grey levels are class numbers."""
+  """Red says the class that wins, green the second: gray levels are class numbers."""
   red, green = (255 * images[:, 0, 0, channel] for channel in (0, 1))
   classes = jnp.arange(1000.0)
   near = lambda level: jnp.exp(-((classes - level[:, None]) ** 2))

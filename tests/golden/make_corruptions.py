@@ -42,7 +42,7 @@ RANDOM = (
 
 
 def drawing(height, width, seed=0):
-  """Soft shapes, edges, texture and pure colours: what natural images have, made of formulas."""
+  """Soft shapes, edges, texture and pure colors: what natural images have, made of formulas."""
   y, x = np.mgrid[0:height, 0:width] / max(height, width)
   rng = np.random.RandomState(seed)
   image = np.stack([0.5 + 0.4 * np.sin(7 * x + 3 * y), 0.4 + 0.4 * np.cos(9 * y - 2 * x), 0.6 - 0.5 * x * y], -1)

@@ -55,7 +55,7 @@ class Mixed(nn.Module):
 
 
 def _chain(prefix: str, *layers: tuple[int, Pair, int]) -> tuple[Layer, ...]:
-  """Layers called PREFIX_1, PREFIX_2, …"""
+  """Applies layers called PREFIX_1, PREFIX_2, …"""
   return tuple((f"{prefix}__{number}", *layer) for number, layer in enumerate(layers, 1))
 
 

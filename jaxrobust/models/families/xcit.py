@@ -21,7 +21,7 @@ from jaxrobust.models.registry import MODELS, cifar_spec, imagenet_spec
 
 
 def fourier_positions(height: int, width: int, features: int = 32) -> np.ndarray:
-  """Sines and cosines of the row and of the column, (1, height, width, 2 · features)."""
+  """Returns sines and cosines of the row and of the column, (1, height, width, 2 · features)."""
   period = 10000.0 ** (2 * (np.arange(features) // 2) / features)
 
   def waves(length: int) -> np.ndarray:

@@ -101,7 +101,7 @@ def global_pool(x: Array) -> Array:
 
 
 def flatten(x: Array) -> Array:
-  """Features as one row per image, channels first: the order in which PyTorch weights expect them."""
+  """Returns features as one row per image, channels first: the order in which PyTorch weights expect them."""
   return x.transpose(0, 3, 1, 2).reshape(x.shape[0], -1)
 
 

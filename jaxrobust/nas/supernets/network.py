@@ -159,7 +159,7 @@ def _squeeze(x: Array, params: Any) -> Array:
 def _convolve(
   x: Array, params: Any, stats: Any, size: Any, width: Any, stride: int, depthwise: bool = False
 ) -> tuple[Array, tuple[Array, Array]]:
-  """A masked convolution and its masked normalization; `size` and `width` None for all there is."""
+  """Applies a masked convolution and its masked normalization; `size` and `width` None for all there is."""
   kernel = params["kernel"]
   side = kernel.shape[0] // 2
   if size is not None and kernel.shape[0] > 1:

@@ -85,7 +85,7 @@ class MultiTraining(InnerMaximization):
     return craft(bound, classifier, batch.images, batch.targets, eps * context.eps_scale, batch.keys, loss)
 
   def craft(self, batch: Batch, context: Context) -> tuple[Array, ...]:
-    """Images to train on: one set, or one for each attack in the modes `average` and `rex`."""
+    """Returns images to train on: one set, or one for each attack in the modes `average` and `rex`."""
     if self.mode == "msd":
       return (self._steepest_descent(batch, context),)
     if self.mode == "random":
