@@ -5,6 +5,7 @@ Terms are joined by commas and must all hold:
   acc+rob>=110            a sum of columns against a number; acc and rob are ID accuracy and ID robustness
   OOD_d robustness>30     any column of numbers
   technique=trades|mart   a label that matches one of the shell patterns, whatever the case; != for none of them
+  model!=cnn-a-*          so for the names of models
   no-custom               models that were published, not trained for the study (OODRobustBench's "NC")
 
 A model without the number does not hold; one without the label matches only an empty pattern. What filter was used is
@@ -20,7 +21,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from jaxrobust.analysis.zoo import Zoo, split_names
+from jaxrobust.analysis.zoo import NAMES, Zoo, split_names
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.registry import unknown_name
 
@@ -28,6 +29,8 @@ ALIASES = {"acc": "ID accuracy", "rob": "ID robustness"}
 NO_CUSTOM = "no-custom"
 # Labels that can say that a model was trained for the study, and what they then say.
 _CUSTOM_LABELS = ("custom", "source", "venue", "technique")
+# Of these the label that is about something else: it says nothing unless it says so of some model.
+_TECHNIQUE = _CUSTOM_LABELS[-1]
 _CUSTOM_WORDS = ("custom", "locally-trained", "locally trained", "true", "yes", "1")
 
 _TERM = re.compile(r"(.+?)(>=|<=|!=|==|=|>|<)(.*)", re.DOTALL)
@@ -79,8 +82,7 @@ def _holds(zoo: Zoo, term: str) -> np.ndarray:
   if match is None:
     raise InputError(f"the filter {term!r} compares nothing; write acc+rob>=110, technique=trades or no-custom")
   left, sign, right = (part.strip() for part in match.groups())
-  labels = {name.casefold(): name for name in zoo.labels}
-  if left.casefold() in labels:
+  if left.casefold() in {name.casefold() for name in (NAMES[0], *zoo.labels)} - {n.casefold() for n in zoo.columns}:
     return _label_holds(zoo.label(left), sign, right, term)
   try:
     number = float(right.removesuffix("%"))
@@ -119,10 +121,12 @@ def _sum(zoo: Zoo, text: str) -> np.ndarray:
 
 def _custom(zoo: Zoo) -> np.ndarray:
   """Marks the models that were trained for the study."""
-  there = [name for name in _CUSTOM_LABELS if name in zoo.labels]
-  if not there and "custom" in zoo.columns:
-    return zoo.columns["custom"] != 0
-  if not there:
-    raise InputError(f"nothing says which models are custom: no label {', '.join(_CUSTOM_LABELS)}")
-  rows = zip(*(zoo.labels[name] for name in there), strict=True)
-  return np.array([any(value.casefold() in _CUSTOM_WORDS for value in row) for row in rows], bool)
+  there = {name: np.char.lower(zoo.labels[name]) for name in _CUSTOM_LABELS if any(zoo.labels.get(name, ()))}
+  said = {name: np.isin(values, _CUSTOM_WORDS) for name, values in there.items()}
+  if not np.any(said.get(_TECHNIQUE, False)):
+    said.pop(_TECHNIQUE, None)
+  if "custom" in zoo.columns:
+    said["custom"] = np.nan_to_num(zoo.columns["custom"]) != 0
+  if not said:
+    raise InputError(f"nothing says which models are custom: no label {', '.join(_CUSTOM_LABELS)} that does")
+  return np.any(list(said.values()), axis=0)

@@ -103,7 +103,7 @@ def _known(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
   x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
   if x.shape != y.shape:
     raise InputError(f"two orders need the same models, got {len(x)} and {len(y)}")
-  known = np.isfinite(x + y)
+  known = np.isfinite(x) & np.isfinite(y)
   return x[known], y[known]
 
 

@@ -15,13 +15,15 @@ import numpy as np
 from jaxrobust.analysis.bootstrap import DRAWS, Interval, line_intervals
 from jaxrobust.analysis.degradation import degradation
 from jaxrobust.analysis.effective import PUBLISHED_LINES, effective_robustness
-from jaxrobust.analysis.lines import Line, fit_line
-from jaxrobust.analysis.zoo import ACCURACY, ID, ROBUSTNESS, Zoo, split_names
+from jaxrobust.analysis.lines import FEWEST, Line, fit_line
+from jaxrobust.analysis.zoo import ACCURACY, ID, METRIC, ROBUSTNESS, Zoo, split_names
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.registry import unknown_name
 
 # What the paper calls the four kinds of pairs (its figures 3, 4 and 11-13).
 SHORT = {ACCURACY: "Acc", ROBUSTNESS: "Rob"}
+# Pairs with the same on both axes, and those chosen by hand: they have limits, residuals and drops.
+ONE_KIND = ("", "Acc-Acc", "Rob-Rob")
 # How averages over shifts are called; what begins otherwise is a single shift.
 MEANS = ("OOD ", "OOD_d", "R_c", "R_n", "OOD_t")
 
@@ -50,7 +52,7 @@ class Trend:
   @property
   def limit(self) -> float | None:
     """Returns the upper limit; None for axes of two kinds, and on the probit scale, where lines end at the top."""
-    return self.line.limit() if self.kind in ("", "Acc-Acc", "Rob-Rob") and self.line.scale == "raw" else None
+    return self.line.limit() if self.kind in ONE_KIND and self.line.scale == "raw" else None
 
   @property
   def conversion(self) -> float:
@@ -95,9 +97,7 @@ def column_pairs(zoo: Zoo, x: str = "", y: str = "") -> list[tuple[str, str, str
   if bool(x) != bool(y):
     raise InputError("say both columns of a trend: --x=COLUMN --y=COLUMN")
   if x:
-    for name in (x, *split_names(y)):
-      zoo.column(name)
-    return [("", _spelled(zoo, x), _spelled(zoo, name)) for name in split_names(y)]
+    return [(_kind(*names), *names) for name in split_names(y) for names in [(zoo.spelled(x), zoo.spelled(name))]]
   kinds = ((ACCURACY, ACCURACY), (ROBUSTNESS, ROBUSTNESS), (ACCURACY, ROBUSTNESS), (ROBUSTNESS, ACCURACY))
   found = [
     (f"{SHORT[one]}-{SHORT[other]}", f"{ID} {one}", shift)
@@ -111,8 +111,14 @@ def column_pairs(zoo: Zoo, x: str = "", y: str = "") -> list[tuple[str, str, str
   return found
 
 
-def _spelled(zoo: Zoo, name: str) -> str:
-  return next(known for known in zoo.columns if known.casefold() == name.strip().casefold())
+def _kind(x: str, y: str) -> str:
+  """Says what a pair of columns is about; nothing where one is neither accuracy nor robustness.
+
+  >>> _kind("ID accuracy", "fog robustness"), _kind("params", "fog robustness")
+  ('Acc-Rob', '')
+  """
+  both = [short for name in (x, y) for kind, short in SHORT.items() if name.endswith(f" {kind}") and METRIC not in name]
+  return "-".join(both) if len(both) == 2 else ""
 
 
 def fit_trends(
@@ -141,9 +147,10 @@ def fit_trends(
   Raises:
     InputError: no line could be fitted at all; the text is the first reason.
   """
-  parts = {"": zoo} | (zoo.groups(group) if group else {})
+  parts = zoo.groups(group) if group else {}
+  small = [name for name, part in parts.items() if len(part) < FEWEST]
   trends, problems = [], []
-  for name, part in parts.items():
+  for name, part in {"": zoo, **{name: part for name, part in parts.items() if name not in small}}.items():
     for kind, x, y in pairs:
       horizontal, vertical = part.column(x), part.column(y)
       try:
@@ -157,6 +164,8 @@ def fit_trends(
       trends.append(Trend(x, y, kind, line, line_intervals(horizontal, vertical, line, draws, seed), part, name))
   if not trends:
     raise InputError(problems[0])
+  if small:
+    problems.append(f"{group} {', '.join(small)}: fewer than {FEWEST} models each, so no line of their own")
   return trends, list(dict.fromkeys(problems))
 
 
@@ -201,7 +210,7 @@ def check_published(name: str) -> None:
 
 def drops(zoo: Zoo, pairs: Sequence[tuple[str, str, str]]) -> dict[str, np.ndarray]:
   """Computes what models lose from x to y, for pairs of one kind on both axes and those chosen by hand."""
-  return {y: degradation(zoo.column(x), zoo.column(y)) for kind, x, y in pairs if kind in ("", "Acc-Acc", "Rob-Rob")}
+  return {y: degradation(zoo.column(x), zoo.column(y)) for kind, x, y in pairs if kind in ONE_KIND}
 
 
 def rank_columns(zoo: Zoo, pairs: Sequence[tuple[str, str, str]]) -> tuple[str, str, np.ndarray, np.ndarray]:

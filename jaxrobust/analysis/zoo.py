@@ -46,6 +46,9 @@ HEADERS = {
 }
 # Columns that may hold the names of models, best first.
 NAMES = ("model", "name", "method", "id")
+DATE = "date"
+# What no column measures; its squares still are numbers.
+LARGEST = 1e100
 _GAPS = {"", "-", "–", "—", "nan", "na", "n/a", "none", "null"}
 
 
@@ -74,19 +77,24 @@ class Zoo:
   def __len__(self) -> int:
     return len(self.models)
 
-  def column(self, name: str) -> np.ndarray:
-    """Returns a column of numbers, whatever the case of its name."""
-    for known, values in self.columns.items():
-      if known.casefold() == name.strip().casefold():
-        return values
+  def spelled(self, name: str) -> str:
+    """Returns the name of a column of numbers, whatever the case, or what OODRobustBench's boards call it."""
+    wanted = HEADERS.get(name.strip(), name.strip()).casefold()
+    for known in self.columns:
+      if known.casefold() == wanted:
+        return known
     raise unknown_name("column of numbers", name, list(self.columns))
 
+  def column(self, name: str) -> np.ndarray:
+    """Returns a column of numbers, by its name as `spelled` finds it."""
+    return self.columns[self.spelled(name)]
+
   def label(self, name: str) -> tuple[str, ...]:
-    """Returns a column of labels, whatever the case of its name."""
-    for known, values in self.labels.items():
-      if known.casefold() == name.strip().casefold():
-        return values
-    raise unknown_name("label", name, list(self.labels))
+    """Returns a column of labels, whatever the case of its name; `model` is one."""
+    labels = {known.casefold(): values for known, values in {NAMES[0]: self.models, **self.labels}.items()}
+    if name.strip().casefold() not in labels:
+      raise unknown_name("label", name, sorted(labels))
+    return labels[name.strip().casefold()]
 
   def take(self, flags: np.ndarray, why: str = "") -> Zoo:
     """Returns the zoo of some of the models, and remembers why."""
@@ -118,13 +126,14 @@ class Zoo:
 def make_zoo(table: Mapping[str, Sequence[Any]], source: str = "", date: str = "") -> Zoo:
   """Makes a zoo of columns of anything: numbers, percentages as text ("69.50%"), other text, and gaps.
 
-  A column is one of numbers where every entry is a number or a gap; where most are, a note says why it is none.
+  A column is one of numbers where every entry is a number or a gap; where most are, a note says why it is none. A label
+  `date` dates the models: the zoo is as old as its newest.
   Models of one name are told apart by their architecture, where the table has it, and then by a count.
 
   Args:
     table: columns by name, all of the same length.
     source: where the table came from.
-    date: of the table.
+    date: of the table; of its `date` column where none is given.
 
   Returns:
     The zoo.
@@ -148,7 +157,9 @@ def make_zoo(table: Mapping[str, Sequence[Any]], source: str = "", date: str = "
     known = [value for value in found if value is not None]
     if len(known) == len(found) and np.isfinite(known).any():
       name = HEADERS.get(header.strip(), header.strip())
-      columns[name] = np.array(known, np.float64)
+      columns[name] = np.where(np.abs(known) < LARGEST, known, np.nan)
+      if lost := int(np.isnan(columns[name]).sum() - np.isnan(known).sum()):
+        notes.append(f"{header.strip()}: {lost} of {len(known)} numbers are infinite or above {LARGEST:g}: left out")
     else:
       name = header.strip().rstrip(".").lower()
       labels[name] = tuple("" if _gap(value) else str(value).strip() for value in values)
@@ -158,15 +169,16 @@ def make_zoo(table: Mapping[str, Sequence[Any]], source: str = "", date: str = "
     # Columns are found whatever the case of their names.
     if (other := called.setdefault(name.casefold(), header)) != header:
       raise InputError(f"columns {other!r} and {header!r} are both read as {name!r}: keep one of them")
-  return Zoo(_unique(labels, sizes.pop()), columns, labels, source, date, notes=tuple(notes))
+  newest = max(labels.get(DATE, ()), default="")
+  return Zoo(_unique(labels, sizes.pop()), columns, labels, source, date or newest, notes=tuple(notes))
 
 
 def read_csv(path: str | os.PathLike, date: str = "") -> Zoo:
-  """Reads a zoo from a CSV file with a header, such as a downloaded leaderboard.
+  """Reads a zoo from a CSV file with a header, such as a downloaded leaderboard; semicolons or tabs may separate it.
 
   Args:
     path: of the file.
-    date: of the table; the day the file was last changed where none is given.
+    date: of the table; of its `date` column where none is given, and "file of DAY" where there is no such column.
 
   Returns:
     The zoo; its source is the file's name and the first digits of its SHA-256.
@@ -177,7 +189,11 @@ def read_csv(path: str | os.PathLike, date: str = "") -> Zoo:
     raise StorageError(f"cannot read {path}: no such file")
   changed = path.stat().st_mtime
   try:
-    rows = list(csv.reader(io.StringIO(raw.decode("utf-8-sig"), newline="")))
+    text = raw.decode("utf-8-sig")
+    first = text.partition("\n")[0]
+    # A header without a comma is of one column, or of a table that was not separated by commas.
+    between = next((mark for mark in ",;\t" if mark in first), ",")
+    rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=between))
   except (UnicodeDecodeError, csv.Error) as error:
     raise InputError(f"{path} is no CSV file: {error}") from None
   rows = [row for row in rows if row]
@@ -191,8 +207,9 @@ def read_csv(path: str | os.PathLike, date: str = "") -> Zoo:
     if len(row) != len(head):
       raise InputError(f"{path}: row {number} has {len(row)} entries where the header has {len(head)}")
   table = dict(zip(head, zip(*rows[1:], strict=True), strict=True))
-  day = date or datetime.datetime.fromtimestamp(changed, datetime.UTC).date().isoformat()
-  return make_zoo(table, f"{path.name} (sha256 {hashlib.sha256(raw).hexdigest()[:12]})", day)
+  zoo = make_zoo(table, f"{path.name} (sha256 {hashlib.sha256(raw).hexdigest()[:12]})", date)
+  day = datetime.datetime.fromtimestamp(changed, datetime.UTC).date().isoformat()
+  return zoo if zoo.date else replace(zoo, date=f"file of {day}")
 
 
 def read_frame(frame: Any, source: str = "a data frame", date: str = "") -> Zoo:

@@ -39,7 +39,10 @@ def run(argv: list[str]) -> int:
     say(f"finding: {problem}")
   if config.plots == "auto" and not there:
     print("no plots: they need matplotlib (pip install 'jaxrobust[report]')")
-  print(f"{written.models} models, {written.cells} cells, {written.plots} plots; tables are in {config.out}/tables")
+  if folders:
+    print(f"{written.models} models, {written.cells} cells, {written.plots} plots; tables are in {config.out}/tables")
+  else:
+    print(f"{written.plots} plots; tables are in {config.out}/trends")
   if written.suites or written.zoos:
     print(f"{written.suites} boards of suites, {written.zoos} zoos with OOD trends ({config.out}/trends)")
   print(f"the page is {written.page}")

@@ -10,6 +10,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 
 from jaxrobust.analysis.correlations import NUMBERING, Correlations, correlation_matrix
@@ -189,5 +190,7 @@ def _print(sheet: tables.Sheet, as_json: bool) -> None:
     say(f"{sheet.title}: none")
     return
   # Without a terminal, as wide as it takes: a table in a log file must not be cut.
-  console = Console()
-  Console(width=None if console.is_terminal else 200, markup=False).print(table)
+  console = Console(markup=False)
+  if not console.is_terminal:
+    console.width = max(200, Measurement.get(console, console.options.update(max_width=10**6), table).maximum)
+  console.print(table)

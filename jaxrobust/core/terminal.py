@@ -34,5 +34,9 @@ def csv_text(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-  """Returns text with control characters and line breaks as spaces."""
-  return re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+", " ", text)
+  r"""Returns text with control characters, line breaks and what turns the direction of text around as spaces.
+
+  >>> one_line("a\tb\u202ec\r\nd")
+  'a b c d'
+  """
+  return re.sub(rf"(?:\t|{_CONTROLS.pattern})+", " ", text)

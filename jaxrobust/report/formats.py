@@ -38,7 +38,8 @@ def latex_table(comment: str, head: Sequence[str], rows: Sequence[Sequence[str]]
   {}[x] & 1 $\pm$ 2 \\
   """
   lines = [" & ".join(line).translate(_SYMBOLS) + r" \\" for line in (head, *rows)]
-  lines = ["{}" + line if line[0] in "[*" else line for line in lines]  # Not an option of the break before.
+  # Not an option of the break before, which is looked for behind spaces too.
+  lines = ["{}" + line if line.lstrip()[:1] in ("[", "*") else line for line in lines]
   return "\n".join(
     [
       f"% {comment}; needs the package booktabs.",

@@ -20,8 +20,8 @@ from jaxrobust.analysis.degradation import box, catastrophic
 from jaxrobust.analysis.effective import leave_one_group_out
 from jaxrobust.analysis.matching import gap, same_models
 from jaxrobust.analysis.ranking import kendall, kendall_interval, standings
-from jaxrobust.analysis.trends import Trend, drops, published_trends, rank_columns
-from jaxrobust.analysis.zoo import ID, NAMES, ROBUSTNESS, Zoo
+from jaxrobust.analysis.trends import MEANS, ONE_KIND, Trend, drops, published_trends, rank_columns
+from jaxrobust.analysis.zoo import DATE, ID, METRIC, NAMES, ROBUSTNESS, Zoo
 from jaxrobust.analysis.zoo_estimates import NAIVE, ShiftEstimate
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.terminal import csv_text
@@ -63,13 +63,14 @@ def zoo_title(zoo: Zoo) -> str:
 def zoo_sheet(zoo: Zoo) -> Sheet:
   """Tabulates the zoo itself; its CSV file is read again by `zoo.read_csv`, and gives the same lines."""
   labels = {name: values for name, values in zoo.labels.items() if name not in NAMES and any(values)}
+  labels |= {DATE: (zoo.date,) * len(zoo)} if zoo.date and DATE not in labels else {}
   rows = [
     {"model": model}
     | {name: values[row] for name, values in labels.items()}
     | {name: float(values[row]) for name, values in zoo.columns.items()}
     for row, model in enumerate(zoo.models)
   ]
-  means = [name for name in zoo.columns if name.startswith((ID, "OOD", "R_"))]
+  means = [name for name in zoo.columns if name.startswith((ID, *MEANS)) and METRIC not in name] or list(zoo.columns)
   return Sheet("zoo", f"The zoo, in %: {zoo_title(zoo)}", rows, ("model", *labels, *means))
 
 
@@ -93,13 +94,18 @@ def effective_sheet(zoo: Zoo, trends: Sequence[Trend], published: str = "") -> S
   if published:
     found, beta = published_trends(zoo, published), f"lines of OODRobustBench's {published} zoo, reconstructed"
   else:
-    whole = [trend for trend in trends if not trend.group and trend.kind in ("", "Acc-Acc", "Rob-Rob")]
+    whole = [trend for trend in trends if not trend.group and trend.kind in ONE_KIND]
     found, beta = {trend.y: trend.residuals() for trend in whole}, "lines of the zoo itself"
   rows = [
     {"model": model, **{name: float(values[row]) for name, values in found.items()}}
     for row, model in enumerate(zoo.models)
+    if found
   ]
-  return Sheet("effective", f"Effective robustness in points, from the {beta}: {zoo_title(zoo)}", rows, tuple(rows[0]))
+  # Of many shifts people see the means; files and JSON have all.
+  means = [name for name in found if name.startswith(MEANS)] or list(found)
+  return Sheet(
+    "effective", f"Effective robustness in points, from the {beta}: {zoo_title(zoo)}", rows, ("model", *means)
+  )
 
 
 def degradation_sheet(zoo: Zoo, pairs: Pairs) -> Sheet:
@@ -111,9 +117,10 @@ def degradation_sheet(zoo: Zoo, pairs: Pairs) -> Sheet:
       numbers = {"n": found.n, "mean": found.mean, "median": found.median, "q1": found.q1, "q3": found.q3}
       whiskers = {"low": found.low, "high": found.high, "outliers": len(found.outliers)}
       rows.append({"shift": shift, **numbers, **whiskers})
-  if not rows:
+  if not rows and any(kind in ONE_KIND for kind, *_ in pairs):
     raise InputError("no model has a number both with and without a shift: there is no degradation")
-  return Sheet("degradation", f"ID minus OOD performance in points: {zoo_title(zoo)}", rows, tuple(rows[0]))
+  columns = ("shift", "n", "mean", "median", "q1", "q3", "low", "high", "outliers")
+  return Sheet("degradation", f"ID minus OOD performance in points: {zoo_title(zoo)}", rows, columns)
 
 
 def catastrophe_sheet(zoo: Zoo, pairs: Pairs) -> Sheet:

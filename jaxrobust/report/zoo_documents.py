@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from jaxrobust.analysis.bootstrap import DRAWS
 from jaxrobust.analysis.correlations import NUMBERING, Correlations, correlation_matrix
 from jaxrobust.analysis.degradation import box, catastrophic
 from jaxrobust.analysis.ranking import kendall, kendall_interval, standings
-from jaxrobust.analysis.trends import MEANS, Trend, column_pairs, drops, fit_trends, rank_columns
+from jaxrobust.analysis.trends import MEANS, ONE_KIND, Trend, column_pairs, drops, fit_trends, rank_columns
 from jaxrobust.analysis.zoo import ACCURACY, ID, ROBUSTNESS, Zoo, read_csv
 from jaxrobust.analysis.zoo_cells import cells_zoos
 from jaxrobust.analysis.zoo_metrics import add_summaries
@@ -26,7 +27,6 @@ from jaxrobust.results import Result
 from jaxrobust.results.cell import safe_name
 from jaxrobust.results.metrics import SummaryFile
 
-DRAWS = 1000
 MOST_TRENDS, MOST_CORRELATED = 80, 24
 BAND_POINTS = 21
 
@@ -69,8 +69,8 @@ def table_zoos(paths: Iterable[str | Path]) -> list[ZooReport]:
 
 def _report(zoo: Zoo, measured: Zoo) -> ZooReport:
   """Fits all lines of a zoo; `measured` is the same with what its columns may be correlated with."""
-  pairs = sorted(column_pairs(zoo), key=lambda pair: (pair[0] not in ("Acc-Acc", "Rob-Rob"), _is_single(pair[2])))
-  trends, problems = fit_trends(zoo, pairs[:MOST_TRENDS], draws=DRAWS)
+  pairs = sorted(column_pairs(zoo), key=lambda pair: (pair[0] not in ONE_KIND, _is_single(pair[2])))
+  trends, problems = fit_trends(zoo, pairs[:MOST_TRENDS])
   return ZooReport(zoo, pairs, trends, problems, _correlate(measured))
 
 
@@ -93,7 +93,7 @@ def _correlate(zoo: Zoo) -> Correlations | None:
   known = {
     name: values
     for name, values in zoo.columns.items()
-    if name.lower() not in NUMBERING and np.isfinite(values).sum() > 2 and np.nanstd(values) > 0
+    if name.lower() not in NUMBERING and np.isfinite(values).sum() > 2 and np.nanmin(values) < np.nanmax(values)
   }
   names = sorted(
     known, key=lambda name: (not name.startswith(ID), _is_single(name) and name.endswith((ACCURACY, ROBUSTNESS)))
@@ -146,7 +146,7 @@ def board_columns(zoo: Zoo) -> list[str]:
 def _own_lines(report: ZooReport) -> list[Trend]:
   """Returns the lines that effective robustness is measured from: the same kind on both axes, columns of the board."""
   shown = set(board_columns(report.zoo))
-  return [trend for trend in report.trends if trend.kind in ("Acc-Acc", "Rob-Rob") and trend.y in shown]
+  return [trend for trend in report.trends if trend.kind in ONE_KIND and trend.y in shown]
 
 
 def _order(report: ZooReport) -> list[int]:
@@ -226,7 +226,7 @@ def _trend(trend: Trend) -> dict[str, Any]:
     "ends": {name: _plain(trend.intervals[name]) for name in ("slope", "intercept", "r2")},
     "limit": limit,
     "band": [[_one(p), _one(a), _one(b)] for p, a, b in zip(places, low, high, strict=True)],
-    "residuals": _plain(trend.residuals()) if trend.kind in ("Acc-Acc", "Rob-Rob") else None,
+    "residuals": _plain(trend.residuals()) if trend.kind in ONE_KIND else None,
   }
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from jaxrobust.analysis.correlations import pearson
 from jaxrobust.analysis.filters import apply_filter
 from jaxrobust.analysis.trends import column_pairs, drops, fit_trends, published_trends, rank_columns
 from jaxrobust.analysis.zoo import make_zoo, read_csv, read_frame
@@ -14,6 +17,7 @@ from jaxrobust.analysis.zoo_cells import cells_zoo, last_change, read_cells
 from jaxrobust.analysis.zoo_metrics import add_metrics
 from jaxrobust.core.errors import InputError, StorageError, UnknownNameError
 from jaxrobust.noises.tables import BENCHMARK
+from jaxrobust.report.trend_tables import as_csv, zoo_sheet
 from jaxrobust.results import Cell, Result, save_result
 
 CSV = "\ufeffmodel,technique,ID clean acc.,ID robust acc.,OOD-D robust acc.,note\n" + "".join(
@@ -33,7 +37,7 @@ def test_a_csv_file_is_a_zoo(board):
   assert list(zoo.columns) == ["ID accuracy", "ID robustness", "OOD_d robustness"] and len(zoo) == 12
   assert zoo.column("id ROBUSTNESS")[:2].tolist() == [40, 41] and zoo.label("Technique")[1] == "trades"
   assert zoo.about()["date"] == "2024-05-01" and zoo.source.startswith("board.csv (sha256 ")
-  assert len(read_csv(board).date) == 10
+  assert re.fullmatch(r"file of \d{4}-\d\d-\d\d", read_csv(board).date)
   with pytest.raises(UnknownNameError, match="did you mean 'ID accuracy'"):
     zoo.column("ID accuracies")
   with pytest.raises(UnknownNameError, match="label 'arch'"):
@@ -88,6 +92,33 @@ def test_a_column_that_one_entry_makes_text_is_named():
   assert zoo.notes == ("ID robust acc. is read as text: '60*' of row 2 is no number",) and not zoo.columns
 
 
+@pytest.mark.parametrize("odd", ["inf", "-Infinity", "1e308"])
+def test_numbers_that_nothing_can_be_computed_with_are_gaps_and_said_to_be(odd):
+  zoo = make_zoo({"model": list("abcd"), "params": ["1", odd, "-", "3"], "ID accuracy": [4, 5, 6, 7]})
+  assert np.array_equal(zoo.columns["params"], [1, np.nan, np.nan, 3], equal_nan=True)
+  assert zoo.notes == ("params: 1 of 4 numbers are infinite or above 1e+100: left out",)
+  assert pearson(zoo.column("params"), zoo.column("ID accuracy")) == 1
+
+
+@pytest.mark.parametrize("between", [";", "\t"])
+def test_semicolons_and_tabs_separate_tables_too(board, between):
+  zoo = read_csv(board)
+  board.write_text(CSV.replace(",", between))
+  assert read_csv(board).models == zoo.models and list(read_csv(board).columns) == list(zoo.columns)
+
+
+def test_a_table_with_dates_is_as_old_as_its_newest_row(tmp_path):
+  table = {"model": ["a", "b"], "date": ["2024-05-01", "2026-11-19"], "ID accuracy": [80, 70]}
+  zoo = make_zoo(table)
+  assert zoo.date == "2026-11-19" and make_zoo(table, date="2027-01-01").date == "2027-01-01"
+  # The file of a zoo keeps them, and those of a zoo without such a column say when it was.
+  (tmp_path / "zoo.csv").write_text(as_csv(zoo_sheet(zoo)))
+  assert read_csv(tmp_path / "zoo.csv").label("date") == tuple(table["date"])
+  del table["date"]
+  (tmp_path / "zoo.csv").write_text(as_csv(zoo_sheet(make_zoo(table, date="2025-02-03"))))
+  assert read_csv(tmp_path / "zoo.csv").date == "2025-02-03"
+
+
 def test_names_with_commas_in_brackets_are_columns():
   name = "R_c[net.0a1b2c, 8 of 75] robustness"
   zoo = make_zoo({"model": list("abcd"), "ID robustness": [4, 5, 6, 7], name: [1, 2, 3, 5]})
@@ -119,7 +150,7 @@ def test_a_data_frame_is_the_same_zoo(board):
     ("technique=TRADES", 6),
     ("technique!=trades|mart", 6),
     ("technique=*at", 6),
-    ("no-custom", 12),
+    ("model!=m1*", 9),
   ],
 )
 def test_filters_keep_what_they_say(board, text, count):
@@ -151,7 +182,13 @@ def test_no_custom_needs_somebody_to_say_which_models_are():
   del table["venue"]
   with pytest.raises(InputError, match="nothing says which models are custom"):
     apply_filter(make_zoo(table), "no-custom")
-  assert apply_filter(make_zoo(table | {"custom": [1, 0]}), "NO-CUSTOM").models == ("b",)
+  assert apply_filter(make_zoo(table | {"custom": [1, "-"]}), "NO-CUSTOM").models == ("b",)
+  # Techniques are no answer, unless one of them is.
+  table["technique"] = ["pgd-at", "trades"]
+  with pytest.raises(InputError, match="nothing says which models are custom"):
+    apply_filter(make_zoo(table), "no-custom")
+  table["technique"] = ["pgd-at", "custom"]
+  assert apply_filter(make_zoo(table), "no-custom").models == ("a",)
 
 
 def test_trends_of_groups_and_what_could_not_be_fitted(board):
@@ -165,7 +202,10 @@ def test_trends_of_groups_and_what_could_not_be_fitted(board):
   assert np.allclose(trends[0].residuals(), 0)
   few = zoo.take(np.arange(12) < 5)
   trends, problems = fit_trends(few, pairs, group="technique", draws=50)
-  assert len(trends) == 4 and problems[0].startswith("technique trades: a trend of OOD_d robustness over ID robustness")
+  assert len(trends) == 4 and problems == ["technique trades: fewer than 3 models each, so no line of their own"]
+  flat = replace(zoo, columns={**zoo.columns, "ID robustness": np.where(np.arange(12) % 2, 45.0, np.arange(12))})
+  trends, problems = fit_trends(flat, pairs, group="technique", draws=50)
+  assert len(trends) == 5 and problems[0].startswith("technique trades: ID robustness is 45 for all 6 models")
   with pytest.raises(InputError, match="at least 3 models with both, got 2"):
     fit_trends(zoo.take(np.arange(12) < 2), pairs)
   with pytest.raises(InputError, match="ranges from 40 to 51, not within 0 and 1"):
@@ -174,7 +214,10 @@ def test_trends_of_groups_and_what_could_not_be_fitted(board):
 
 def test_columns_by_hand(board):
   zoo = read_csv(board)
-  assert column_pairs(zoo, "id accuracy", "ood_d robustness") == [("", "ID accuracy", "OOD_d robustness")]
+  assert column_pairs(zoo, "id accuracy", "ood_d robustness") == [("Acc-Rob", "ID accuracy", "OOD_d robustness")]
+  assert column_pairs(zoo, "ID robust acc.", "OOD-D robust acc.") == [("Rob-Rob", "ID robustness", "OOD_d robustness")]
+  (crossed,), _ = fit_trends(zoo, column_pairs(zoo, "ID accuracy", "OOD_d robustness"), draws=10)
+  assert crossed.limit is None and not drops(zoo, column_pairs(zoo, "ID accuracy", "OOD_d robustness"))
   with pytest.raises(InputError, match="say both columns"):
     column_pairs(zoo, "ID accuracy")
   with pytest.raises(InputError, match="no ID and OOD columns here; say --x=COLUMN --y=COLUMN"):

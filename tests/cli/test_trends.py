@@ -200,7 +200,31 @@ def test_held_out_says_nothing_of_lines_it_does_not_need(tmp_path):
   code, out, err = call("trends", path, "--show=held-out", "--group=technique")
   assert code == 0 and not err and "t3" in out
   code, _, err = call("trends", path, "--group=technique")
-  assert code == 0 and "technique t0: a trend of fog accuracy" in err
+  assert code == 0 and "technique t0, t1, t2, t3: fewer than 3 models each" in err and err.count("\n") == 1
+
+
+def test_tables_of_many_shifts_show_their_means_and_write_all(tmp_path):
+  path, rng = tmp_path / "wide.csv", np.random.default_rng(0)
+  here = rng.uniform(40, 70, 12)
+  shifts = [*(f"a-rather-long-name-of-shift-{at} robustness" for at in range(40)), "R_c robustness"]
+  rows = [f"m{at}," + ",".join(f"{here[at] - k / 2 - rng.random():.3f}" for k in range(42)) for at in range(12)]
+  path.write_text("\n".join([",".join(["model", "ID robustness", *shifts]), *rows]))
+  code, out, _ = call("trends", path, "--show=effective")
+  assert code == 0 and "R_c robustness" in out and "a-rather" not in out
+  assert set(lines(path, "--show=effective")[0][0]) == {"model", *shifts}
+  # Without means all are shown, however wide that is: no name is cut or folded.
+  path.write_text(path.read_text().replace("R_c robustness", "snow robustness"))
+  heads = call("trends", path, "--show=effective")[1].splitlines()[2:5]
+  assert any(all(name in line for name in [*shifts[:-1], "snow robustness"]) for line in heads)
+
+
+def test_a_pair_of_two_kinds_has_tables_without_limits_and_drops(board, tmp_path):
+  words = ("--x=ID accuracy", "--y=OOD_d robustness", "--draws=50")
+  code, out, _ = call("trends", board, *words)
+  assert code == 0 and "Acc-Rob" in out
+  code, out, _ = call("trends", board, *words, "--show=effective")
+  assert code == 0 and out.rstrip().endswith(": none")
+  assert call("trends", board, *words, "--out", tmp_path, "--plots=no")[0] == 0
 
 
 def test_a_published_line_that_is_none_is_refused_wherever(board):

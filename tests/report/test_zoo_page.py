@@ -64,11 +64,14 @@ def table(path, n=12):
 def test_a_table_alone_is_a_page(tmp_path):
   file = table(tmp_path / "zoo.csv")
   code, out, err = call("report", file, f"--out={tmp_path / 'site'}", "--plots=no")
-  assert code == 0 and "1 zoos with OOD trends" in out, err
+  assert code == 0 and "1 zoos with OOD trends" in out and "0 models" not in out, err
   document = index(tmp_path / "site")
   (zoo,) = document["zoos"]
   assert document["boards"] == [] and zoo["models"] == [None] * 12 and zoo["trends"][0]["y"] == "OOD_d robustness"
   assert (tmp_path / "site" / "trends" / zoo["file"] / "board.csv").is_file() and zoo["file"].startswith("zoo.csv-")
+  # What the command line says of the same table, to the last digit.
+  (line, *_) = map(json.loads, call("trends", file, "--json")[1].splitlines())
+  assert zoo["trends"][0]["ends"]["slope"] == pytest.approx([line["slope_low"], line["slope_high"]], abs=1e-6)
   file.write_text("model,x\na,1\nb,2\nc,3\n")
   code, _, err = call("report", file, f"--out={tmp_path / 'site'}")
   assert code and "no ID and OOD columns" in err
@@ -126,6 +129,10 @@ def test_lines_are_straight_and_long_names_differ(browser, tmp_path):
   assert percent(y1) == pytest.approx(line["intercept"] + 100 * line["slope"], abs=0.05)
   names = [node.text for node in browser.find_elements("css selector", "figure text") if "…" in node.text]
   assert len(names) == 2 == len(set(names))
+  # A point leads to its model: where a table is all there is, to the row on the board, with the mouse and without.
+  (model, *_), key = index(tmp_path / "site")["zoos"][0]["names"], "\ue007"
+  browser.find_element("css selector", "figure svg a").send_keys(key)
+  assert browser.switch_to.active_element.text.split()[1] == model and "#/trends" in browser.current_url
 
 
 @pytest.mark.data

@@ -8,6 +8,14 @@
 
   const moved = ([first, then]) => (first === then ? "=" : `${then < first ? "+" : "−"}${Math.abs(first - then)}`);
 
+  // A point leads to its model's page, and to its row on the board where a table is all that is known of the model.
+  const lead = (zoo, k) => (zoo.models[k] !== null ? { href: modelHref(zoo.models[k]) } : { href: location.hash, onclick: (event) => {
+    event.preventDefault();
+    const row = document.getElementById(`of-${k}`);
+    row.scrollIntoView({ block: "center" });
+    row.focus();
+  } });
+
   function scatter(zoo, trend, near) {
     const xs = zoo.columns[trend.x], ys = zoo.columns[trend.y], largest = Math.max(10, ...[...xs, ...ys].filter((v) => v !== null));
     // Near: from 0 to the next multiple of 5 that is divided into five.
@@ -19,7 +27,7 @@
     const at = (v) => trend.intercept + trend.slope * v;
     const path = (pairs) => pairs.map(([px, py], k) => `${k ? "L" : "M"}${x(px).toFixed(1)} ${y(py).toFixed(1)}`).join("");
     const band = [...trend.band.map(([px, low]) => [px, low]), ...[...trend.band].reverse().map(([px, , high]) => [px, high])];
-    const dots = zoo.names.map((name, k) => (xs[k] === null || ys[k] === null ? null : s("a", { href: modelHref(zoo.models[k]) }, s("circle", { class: "dot", cx: x(xs[k]), cy: y(ys[k]), r: 4 },
+    const dots = zoo.names.map((name, k) => (xs[k] === null || ys[k] === null ? null : s("a", lead(zoo, k), s("circle", { class: "dot", cx: x(xs[k]), cy: y(ys[k]), r: 4 },
       s("title", {}, `${name}\n${trend.x} ${points(xs[k])}, ${trend.y} ${points(ys[k])}${trend.residuals && trend.residuals[k] !== null ? `, ${signed(trend.residuals[k])} above the line` : ""}`)))));
     const limit = trend.limit && trend.limit[0] <= end ? [s("line", { class: "limit", x1: left, x2: size - right, y1: y(trend.limit[0]), y2: y(trend.limit[0]) }), s("text", { x: left + 6, y: y(trend.limit[0]) - 5 }, `limit ${points(trend.limit[0])}${ends(trend.limit.slice(1), 1)}`)] : null;
     const title = `${trend.y} against ${trend.x}`;
@@ -36,7 +44,7 @@
     const draw = (sort) => {
       const value = (row) => columns[sort]?.values[row] ?? null;
       const order = sort === null ? zoo.order : zoo.names.map((_, k) => k).sort((a, b) => (value(a) === null) - (value(b) === null) || value(b) - value(a));
-      const rows = order.map((row, place) => h("tr", {}, h("td", { class: "rank" }, String(place + 1)), h("th", { scope: "row", class: "name" }, modelLink(zoo.models[row], zoo.names[row]), modelArch(zoo.models[row]) ? h("div", { class: "meta clamp" }, modelArch(zoo.models[row])) : null), columns.map((column) => h("td", { class: column.values[row] === null ? "none" : null }, column.show(column.values[row], row)))));
+      const rows = order.map((row, place) => h("tr", { id: `of-${row}`, tabindex: "-1" }, h("td", { class: "rank" }, String(place + 1)), h("th", { scope: "row", class: "name" }, modelLink(zoo.models[row], zoo.names[row]), modelArch(zoo.models[row]) ? h("div", { class: "meta clamp" }, modelArch(zoo.models[row])) : null), columns.map((column) => h("td", { class: column.values[row] === null ? "none" : null }, column.show(column.values[row], row)))));
       const heads = columns.map((column, at) => h("th", { scope: "col", title: column.title, "aria-sort": sort === at ? "descending" : null }, h("button", { type: "button", onclick: () => draw(at) }, column.name)));
       body.replaceChildren(table(`${many(zoo.names.length, "model")}, best OOD performance first. Kendall's τ of ${zoo.ranks.x} and ${zoo.ranks.y}: ${points(zoo.ranks.tau, 3)}${ends(zoo.ranks.interval, 3)}`, [h("td", { class: "rank" }, h("span", { class: "hidden" }, "Place")), h("th", { scope: "col", class: "name" }, "Model"), heads], rows, "board ood"));
     };
@@ -51,7 +59,7 @@
     for (let v = Math.ceil(low / 20) * 20; v <= high; v += 20) marks.push(s("line", { class: "grid", x1: x(v), x2: x(v), y1: 6, y2: height - 34 }), s("text", { x: x(v), y: height - 20, "text-anchor": "middle" }, String(v)));
     const drawn = rows.map((row, k) => { const y = 18 + k * step; return [s("text", { x: left - 8, y: y + 4, "text-anchor": "end" }, row.shift.length > 24 ? `${row.shift.slice(0, 4)}…${row.shift.slice(-19)}` : row.shift, s("title", {}, row.shift)), s("line", { class: "whisker", x1: x(row.low), x2: x(row.high), y1: y, y2: y }),
       s("rect", { class: "box", x: x(row.q1), width: Math.max(x(row.q3) - x(row.q1), 1), y: y - 7, height: 14 }, s("title", {}, `${row.shift}: median ${points(row.median)}, quartiles ${points(row.q1)} and ${points(row.q3)}, ${many(row.n, "model")}`)), s("line", { class: "median", x1: x(row.median), x2: x(row.median), y1: y - 7, y2: y + 7 }),
-      row.outliers.map(([model, drop]) => s("a", { href: modelHref(zoo.models[model]) }, s("circle", { class: row.falls.includes(model) ? "fall" : "dot", cx: x(drop), cy: y, r: 3 }, s("title", {}, `${zoo.names[model]}: ${points(drop)}${row.falls.includes(model) ? ", a catastrophic drop" : ""}`))))]; });
+      row.outliers.map(([model, drop]) => s("a", lead(zoo, model), s("circle", { class: row.falls.includes(model) ? "fall" : "dot", cx: x(drop), cy: y, r: 3 }, s("title", {}, `${zoo.names[model]}: ${points(drop)}${row.falls.includes(model) ? ", a catastrophic drop" : ""}`))))]; });
     const title = "What models lose: ID minus OOD performance, points";
     const drawing = s("svg", { viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": "Box plots of drops; the values follow as a table" }, marks, drawn, s("text", { x: (left + width) / 2, y: height - 4, "text-anchor": "middle" }, "points"));
     return h("figure", {}, h("figcaption", {}, title), drawing, JR.share.figureButton(drawing, title), h("details", {}, h("summary", {}, "Values"), table("Drops in points", [headers("Shift"), ["models", "mean", "median", "q1", "q3", "catastrophic"].map((text) => h("th", { scope: "col" }, text))], rows.map((row) => h("tr", {}, h("th", { scope: "row", class: "left" }, row.shift), h("td", {}, String(row.n)), ["mean", "median", "q1", "q3"].map((key) => h("td", {}, points(row[key]))), h("td", {}, String(row.falls.length)))))));
@@ -70,14 +78,14 @@
   }
 
   function trendTable(zoo) {
-    const rows = zoo.trends.map((trend) => h("tr", {}, h("td", { class: "left" }, trend.kind), h("td", { class: "left" }, trend.x), h("td", { class: "left" }, trend.y), h("td", {}, String(trend.n)), h("td", {}, points(trend.slope, 4), h("span", { class: "rankof" }, ends(trend.ends.slope, 4))), h("td", {}, points(trend.intercept, 3), h("span", { class: "rankof" }, ends(trend.ends.intercept, 2))), h("td", {}, points(trend.r2, 4)), h("td", {}, trend.limit ? points(trend.limit[0]) : "–", trend.limit ? h("span", { class: "rankof" }, ends(trend.limit.slice(1), 1)) : null)));
+    const rows = zoo.trends.map((trend) => h("tr", {}, h("td", { class: "left" }, trend.kind), h("td", { class: "left" }, trend.x), h("td", { class: "left wrap" }, trend.y), h("td", {}, String(trend.n)), h("td", {}, points(trend.slope, 4), h("span", { class: "rankof" }, ends(trend.ends.slope, 4))), h("td", {}, points(trend.intercept, 3), h("span", { class: "rankof" }, ends(trend.ends.intercept, 2))), h("td", {}, points(trend.r2, 4)), h("td", {}, trend.limit ? points(trend.limit[0]) : "–", trend.limit ? h("span", { class: "rankof" }, ends(trend.limit.slice(1), 1)) : null)));
     return [h("h2", {}, "All lines"), table(`Lines of ${zoo.name}; brackets are 95 % bootstrap intervals over models`, [headers("Kind", "x", "y"), ["models", "slope", "intercept", "R²", "limit"].map((text) => h("th", { scope: "col" }, text))], rows, "trends")];
   }
 
   JR.view({ place: "trends", title: "OOD trends", there: (index) => (index.zoos || []).length > 0, show: (index, query) => {
     const body = h("div"), names = index.zoos.map((zoo) => zoo.source);
     const draw = (name) => {
-      const zoo = index.zoos[Math.max(names.indexOf(name), 0)], charts = h("div", { class: "charts" });
+      const zoo = index.zoos[Math.max(names.indexOf(name), 0)], charts = h("div", { class: "charts ragged" });
       const titles = zoo.trends.map((trend) => `${trend.kind}: ${trend.y}`);
       const start = Math.max(zoo.trends.findIndex((trend) => trend.kind === "Rob-Rob"), 0), shown = { line: start, near: false };
       const show = (change) => { Object.assign(shown, change); charts.replaceChildren(scatter(zoo, zoo.trends[shown.line], shown.near), boxes(zoo)); };
