@@ -62,11 +62,11 @@ class SourceView:
 
   @property
   def class_names(self) -> tuple[str, ...] | None:
-    return getattr(self.source, "class_names", None)
+    return class_names_of(self.source)
 
   @property
   def condition(self) -> str:
-    return getattr(self.source, "condition", "clean")
+    return condition_of(self.source)
 
   def __len__(self) -> int:
     return len(self.source)
@@ -92,6 +92,16 @@ class SequenceSource(DataSource, Protocol):
   def num_frames(self) -> int: ...
 
   def frames(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]: ...
+
+
+def class_names_of(data: DataSource) -> tuple[str, ...] | None:
+  """Returns the names that a source gives its classes; None for those that say nothing."""
+  return getattr(data, "class_names", None)
+
+
+def condition_of(data: DataSource) -> str:
+  """Returns the condition that a source says it is under; `clean` for those that say nothing."""
+  return getattr(data, "condition", "clean")
 
 
 def check_ids(source: DataSource, ids: Ids) -> np.ndarray:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from jaxrobust.certify.first import CertifyFirst
-from jaxrobust.data.source import DataSource
+from jaxrobust.data.source import DataSource, class_names_of
 from jaxrobust.data.subsets import whole_of
 from jaxrobust.engine.api import search_eps
 from jaxrobust.engine.scheduler import Engine
@@ -70,7 +70,7 @@ class AttackRun:
     rows, entry = self.gallery.positions, self.job.entry
     if len(rows):
       about = {name: self.job.judging.class_of(self.verdicts[name][rows]) for name in ("label", "prediction")}
-      about |= class_names(getattr(self.job.data, "class_names", None), **about)
+      about |= class_names(class_names_of(self.job.data), **about)
       about |= {"distance": self.verdicts["distance"][rows], "index": positions[rows]}
       self.gallery.save(path, self.job.data.take(positions[rows])[0], **about)
     minimal, strengths = entry.schedule.minimal, [budget.text for budget in entry.strengths]

@@ -24,10 +24,10 @@ from jaxrobust.core.budget import Budget
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.progress import ProgressFn, silent
 from jaxrobust.core.stopping import StopRequest
-from jaxrobust.data.source import DataSource
+from jaxrobust.data.source import DataSource, condition_of
 from jaxrobust.evaluation.certificates import examples_of
 from jaxrobust.evaluation.certify_examples import Asking, ByBounds, ByVotes
-from jaxrobust.evaluation.context import ModelContext, condition_of
+from jaxrobust.evaluation.context import ModelContext
 from jaxrobust.evaluation.job import RunOptions
 from jaxrobust.evaluation.provenance import provenance
 from jaxrobust.evaluation.verdicts import summarize

@@ -26,11 +26,6 @@ from jaxrobust.models.zoo import fingerprint
 LARGEST_KEPT = 1 << 30
 
 
-def condition_of(data: DataSource) -> str:
-  """Returns the condition that a source says it is under; `clean` for those that say nothing."""
-  return getattr(data, "condition", "clean")
-
-
 class KeptSource(SourceView):
   """Keeps the images of a source where they are costly to make (corrupted, decoded): each is made once."""
 

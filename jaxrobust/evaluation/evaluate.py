@@ -16,7 +16,7 @@ from jaxrobust.core.errors import InputError
 from jaxrobust.data.adapters import adapted
 from jaxrobust.data.encoded import CLASSES
 from jaxrobust.data.registry import FOLDER_PREFIX, load_data
-from jaxrobust.data.source import DataSource
+from jaxrobust.data.source import DataSource, class_names_of
 from jaxrobust.defenses.registry import defended_by, defenses_id
 from jaxrobust.defenses.stored import load_classifier
 from jaxrobust.engine.api import check_classifier
@@ -44,7 +44,7 @@ def as_source(data: Any, num_classes: int, preprocess: str = "", n: int | None =
   """Returns a data set by name, a source, or whatever `data.adapters` makes one of; n as there."""
   if isinstance(data, str):
     source = load_data(data, preprocess=preprocess)
-    names = getattr(source, "class_names", None) or ()
+    names = class_names_of(source) or ()
     if data.startswith(FOLDER_PREFIX) and len(names) < num_classes and not all(name.isdecimal() for name in names):
       # Counted among themselves, the classes would have other numbers than the network's.
       where = f"list all of them in its order in {data.removeprefix(FOLDER_PREFIX)}/{CLASSES}"

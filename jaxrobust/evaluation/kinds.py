@@ -21,7 +21,7 @@ from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.defense import ways_to_ignore
 from jaxrobust.core.errors import InputError
 from jaxrobust.data.judging import Judging, judging_of
-from jaxrobust.data.source import DataSource, SequenceSource
+from jaxrobust.data.source import DataSource, SequenceSource, condition_of
 from jaxrobust.data.subsets import first_of, whole_of
 from jaxrobust.engine.api import fit_schedule
 from jaxrobust.engine.scheduler import SAMPLES
@@ -30,7 +30,7 @@ from jaxrobust.engine.workload import passes_to_the_end
 from jaxrobust.evaluation.attack_job import ATTACK, samples_of
 from jaxrobust.evaluation.audit_job import AUDIT, check_phases
 from jaxrobust.evaluation.certificates import certify_config
-from jaxrobust.evaluation.context import ModelContext, condition_of
+from jaxrobust.evaluation.context import ModelContext
 from jaxrobust.evaluation.job import Job, JobKind, RunOptions
 from jaxrobust.evaluation.measures import find_measure
 from jaxrobust.evaluation.sequence_job import SequenceRun

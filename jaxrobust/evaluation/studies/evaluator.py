@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 
 from jaxrobust.data.registry import load_data
-from jaxrobust.data.source import ArraySource, DataSource
+from jaxrobust.data.source import ArraySource, DataSource, condition_of
 from jaxrobust.defenses.stored import load_classifier
 from jaxrobust.evaluation.conditions import under
-from jaxrobust.evaluation.context import LARGEST_KEPT, condition_of
+from jaxrobust.evaluation.context import LARGEST_KEPT
 from jaxrobust.evaluation.evaluate import evaluate
 from jaxrobust.evaluation.job import RunOptions
 from jaxrobust.evaluation.suites import attack_entry, clean_entry
