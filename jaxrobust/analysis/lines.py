@@ -97,6 +97,11 @@ class Line:
   scale: str = "raw"
   top: float = 100.0
 
+  @property
+  def of_shares(self) -> bool:
+    """Tells accuracies, in per cent or as fractions, from columns of another sort such as parameters."""
+    return self.top in (1.0, 100.0)
+
   def predict(self, x: np.ndarray) -> np.ndarray:
     """Returns the y that the line expects at x, both in accuracies; not capped.
 

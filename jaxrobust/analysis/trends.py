@@ -14,7 +14,7 @@ import numpy as np
 
 from jaxrobust.analysis.bootstrap import DRAWS, Interval, line_intervals
 from jaxrobust.analysis.degradation import degradation
-from jaxrobust.analysis.effective import PUBLISHED_LINES, effective_robustness
+from jaxrobust.analysis.effective import LEAST_ID, PUBLISHED_LINES, effective_robustness
 from jaxrobust.analysis.lines import FEWEST, Line, fit_line
 from jaxrobust.analysis.zoo import ACCURACY, ID, METRIC, ROBUSTNESS, Zoo, split_names
 from jaxrobust.core.errors import InputError
@@ -52,7 +52,8 @@ class Trend:
   @property
   def limit(self) -> float | None:
     """Returns the upper limit; None for axes of two kinds, and on the probit scale, where lines end at the top."""
-    return self.line.limit() if self.kind in ONE_KIND and self.line.scale == "raw" else None
+    has_one = self.kind in ONE_KIND and self.line.scale == "raw" and self.line.of_shares
+    return self.line.limit() if has_one else None
 
   @property
   def conversion(self) -> float:
@@ -62,7 +63,8 @@ class Trend:
 
   def residuals(self) -> np.ndarray:
     """Returns each model's points above the line: ER or AER; NaN where it is not valid."""
-    return effective_robustness(self.zoo.column(self.x), self.zoo.column(self.y), self.line)
+    least = LEAST_ID if self.line.of_shares else -np.inf
+    return effective_robustness(self.zoo.column(self.x), self.zoo.column(self.y), self.line, least)
 
   def plain(self) -> dict[str, Any]:
     """Returns the trend as flat JSON, one number or text per key."""
@@ -209,8 +211,13 @@ def check_published(name: str) -> None:
 
 
 def drops(zoo: Zoo, pairs: Sequence[tuple[str, str, str]]) -> dict[str, np.ndarray]:
-  """Computes what models lose from x to y, for pairs of one kind on both axes and those chosen by hand."""
-  return {y: degradation(zoo.column(x), zoo.column(y)) for kind, x, y in pairs if kind in ONE_KIND}
+  """Computes what models lose from x to y, for pairs of one kind on both axes and percentages chosen by hand."""
+  found = {}
+  for kind, x, y in pairs:
+    values = np.stack([zoo.column(x), zoo.column(y)])
+    if kind in ONE_KIND and (kind or not np.any((values < 0) | (values > 100))):
+      found[y] = degradation(*values)
+  return found
 
 
 def rank_columns(zoo: Zoo, pairs: Sequence[tuple[str, str, str]]) -> tuple[str, str, np.ndarray, np.ndarray]:

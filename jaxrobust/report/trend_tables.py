@@ -31,7 +31,8 @@ from jaxrobust.results.plain import plain
 
 Pairs = Sequence[tuple[str, str, str]]
 # Points have two decimals; numbers that are not points have more.
-DECIMALS = {"slope": 4, "conversion": 4, "slope of others": 4, "intercept": 3, "r2": 4, "value": 4}
+SLOPES = ("slope", "conversion", "slope of others")
+DECIMALS = {**dict.fromkeys(SLOPES, 4), "intercept": 3, "r2": 4, "value": 4}
 
 
 class Sheet(NamedTuple):
@@ -110,14 +111,14 @@ def effective_sheet(zoo: Zoo, trends: Sequence[Trend], published: str = "") -> S
 
 def degradation_sheet(zoo: Zoo, pairs: Pairs) -> Sheet:
   """Tabulates what models lose under each shift, as box plots do."""
-  rows = []
-  for shift, values in drops(zoo, pairs).items():
+  rows, lost = [], drops(zoo, pairs)
+  for shift, values in lost.items():
     if np.isfinite(values).any():
       found = box(values)
       numbers = {"n": found.n, "mean": found.mean, "median": found.median, "q1": found.q1, "q3": found.q3}
       whiskers = {"low": found.low, "high": found.high, "outliers": len(found.outliers)}
       rows.append({"shift": shift, **numbers, **whiskers})
-  if not rows and any(kind in ONE_KIND for kind, *_ in pairs):
+  if lost and not rows:
     raise InputError("no model has a number both with and without a shift: there is no degradation")
   columns = ("shift", "n", "mean", "median", "q1", "q3", "low", "high", "outliers")
   return Sheet("degradation", f"ID minus OOD performance in points: {zoo_title(zoo)}", rows, columns)
@@ -220,6 +221,9 @@ def texts(sheet: Sheet) -> list[list[str]]:
 def _with_interval(row: dict[str, Any], column: str) -> str:
   low, high = ("low", "high") if column == "value" else (f"{column}_low", f"{column}_high")
   decimals = DECIMALS.get(column, 2)
+  if column in SLOPES and row[column] and abs(row[column]) < 10 ** (1 - decimals):
+    # Per parameter, say: four digits that count.
+    decimals = 3 + math.ceil(-math.log10(abs(row[column])))
   ends = [shown(row.get(end), decimals) for end in (low, high)]
   return shown(row[column], decimals) + (f" [{ends[0]}, {ends[1]}]" if "–" not in ends else "")
 
