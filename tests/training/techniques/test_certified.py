@@ -96,3 +96,15 @@ def test_bounds_are_ordered_and_weights_get_gradients() -> None:
   assert losses[2].mean() <= losses[0].mean() + 1e-6
   with pytest.raises(InputError, match="share of the loss"):
     IntervalTraining(kappa=2.0)
+
+
+@pytest.mark.parametrize("kind", [CrownIntervalTraining, ConvexOuterTraining])
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+def test_gradients_are_those_of_differences(kind: type, norm: str) -> None:
+  """Also where the row of the label is zero, and the search for its least value in an l2 ball has no slope."""
+  technique = kind(0.05, norm=norm, **({"beta": 1.0} if kind is CrownIntervalTraining else {}))
+  mean = jax.jit(lambda weights: loss_of(technique, weights).mean())
+  ahead = [jnp.asarray(np.random.default_rng(2).normal(size=one.shape), jnp.float32) for one in HIDDEN]
+  moved = [mean(tuple(one + step * way for one, way in zip(HIDDEN, ahead, strict=True))) for step in (-1e-2, 1e-2)]
+  slope = sum(jnp.vdot(one, way) for one, way in zip(jax.grad(mean)(HIDDEN), ahead, strict=True))
+  np.testing.assert_allclose(slope, (moved[1] - moved[0]) / 2e-2, rtol=0.05)
