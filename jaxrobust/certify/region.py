@@ -76,7 +76,7 @@ class Region(NamedTuple):
       room = self.eps**2 - jnp.sum(jnp.where(clipped, move * move, 0.0))
       free = jnp.sum(jnp.where(clipped, 0.0, slope * slope))
       smaller = jnp.clip(jnp.sqrt(free / jnp.maximum(room, _TINY)), _TINY * size, multiplier)
-      # The bound is differentiated at the multiplier that was found, where it hardly matters; the root has no slope at 0.
+      # Every multiplier gives a bound, so it is not differentiated; its root has no slope at 0.
       return jnp.maximum(best, center + dual), lax.stop_gradient(smaller)
 
     return lax.fori_loop(0, _TURNS, turn, (center - self.eps * size, size / (self.eps + _TINY)))[0]

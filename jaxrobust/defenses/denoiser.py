@@ -34,15 +34,18 @@ from flax import linen as nn
 from jaxrobust.core.budget import Budget
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.defense import Defense
-from jaxrobust.core.errors import InputError
+from jaxrobust.core.errors import CorruptFileError, InputError
+from jaxrobust.core.reading import read_npz
 from jaxrobust.core.types import Array
 from jaxrobust.defenses.registry import DEFENSES
 from jaxrobust.models.layers.conv import Conv
-from jaxrobust.models.weights.portable import read_portable, write_weights
+from jaxrobust.models.weights.portable import WEIGHTS, read_portable, write_weights
+
+_FIRST = "params/first/kernel"
 
 
 class SmallDenoiser(nn.Module):
-  """D(x), for images of even sides."""
+  """D(x)."""
 
   width: int = 16
 
@@ -51,7 +54,7 @@ class SmallDenoiser(nn.Module):
     upper = nn.relu(Conv(self.width, 3, 1, 1, name="first")(x))
     lower = nn.relu(Conv(2 * self.width, 3, 2, 1, name="half")(upper))
     lower = nn.relu(Conv(2 * self.width, 3, 1, 1, name="lower")(lower))
-    grown = jnp.repeat(jnp.repeat(lower, 2, axis=1), 2, axis=2)
+    grown = jnp.repeat(jnp.repeat(lower, 2, axis=1), 2, axis=2)[:, : x.shape[1], : x.shape[2]]
     joined = nn.relu(Conv(self.width, 3, 1, 1, name="upper")(jnp.concatenate([upper, grown], axis=-1)))
     return 0.1 * Conv(x.shape[-1], 3, 1, 1, name="last")(joined)
 
@@ -63,27 +66,34 @@ class GuidedDenoiser(Defense):
 
   Attributes:
     folder: of `save_denoiser`.
-    width: of its convolutions.
   """
 
   name = "denoiser"
   folder: str = ""
-  width: int = 16
 
   def __post_init__(self) -> None:
-    if not self.folder or self.width < 1:
+    if not self.folder:
       raise InputError("a denoiser is trained first (jaxrobust.defenses.denoiser): denoiser,folder=FOLDER")
 
   def config(self) -> dict[str, Any]:
-    return {"width": self.width}  # Weights count by themselves.
+    return {}  # Weights count by themselves.
 
   def weights(self) -> Any:
-    image = jax.ShapeDtypeStruct((1, 8, 8, 3), jnp.float32)
-    abstract = jax.eval_shape(lambda x: SmallDenoiser(self.width).init(jax.random.key(0), x), image)
-    return read_portable(self.folder, abstract)
+    path = Path(self.folder) / WEIGHTS
+    if not path.exists():
+      raise InputError(f"there is no denoiser in {self.folder}: save_denoiser writes {WEIGHTS} there")
+    first = read_npz(path, f"{path} is not a file of weights", (_FIRST,)).get(_FIRST, np.empty(0))
+    if first.ndim != 4:
+      raise CorruptFileError(f"{path} holds no weights of a denoiser")
+    channels, width = first.shape[2:]
+    image = jax.ShapeDtypeStruct((1, 8, 8, channels), jnp.float32)
+    return read_portable(self.folder, jax.eval_shape(lambda x: SmallDenoiser(width).init(jax.random.key(0), x), image))
 
   def answer(self, ask: Classifier, weights: Any, images: Array, key: Array | None) -> Array:
-    return ask(images + SmallDenoiser(self.width).apply(weights, images), key)
+    channels, width = weights["params"]["first"]["kernel"].shape[2:]
+    if images.shape[-1] != channels:
+      raise InputError(f"the denoiser was trained on images of {channels} channels, not of {images.shape[-1]}")
+    return ask(images + SmallDenoiser(width).apply(weights, images), key)
 
 
 def fit_denoiser(

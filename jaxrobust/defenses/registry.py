@@ -36,11 +36,11 @@ def make_defense(name: str, **parameters: Any) -> Defense:
     raise InputError(f"a defense is made by its name, such as 'jpeg', got {name!r}")
   name, *texts = name.split(_COMMA)
   build = DEFENSES[name]
-  pairs = [_parameter(name, text) for text in texts] + list(parameters.items())
+  fields = {field.name: field for field in dataclasses.fields(build)}  # type: ignore[arg-type]
+  pairs = [_parameter(name, text, fields) for text in texts] + list(parameters.items())
   given = dict(pairs)
   if len(given) < len(pairs):
     raise InputError(f"a parameter of defense {name!r} is given twice")
-  fields = {field.name: field for field in dataclasses.fields(build)}  # type: ignore[arg-type]
   for key, value in given.items():
     if key not in fields:
       raise unknown_name(f"parameter of defense {name!r}", key, list(fields))
@@ -85,10 +85,12 @@ def list_defenses(pattern: str = "*") -> list[str]:
   return DEFENSES.matching(pattern)
 
 
-def _parameter(name: str, text: str) -> tuple[str, Any]:
+def _parameter(name: str, text: str, fields: dict[str, Any]) -> tuple[str, Any]:
   key, equals, value = text.partition("=")
   if not equals:
     raise InputError(f"parameters of a defense are written name=value, as {name},{key}=…, got {text!r}")
+  if key in fields and isinstance(fields[key].default, str):
+    return key, value  # A folder may be called 1e3.
   try:
     return key, ast.literal_eval(value)
   except (ValueError, SyntaxError):

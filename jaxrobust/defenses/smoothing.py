@@ -63,11 +63,12 @@ class SmoothingVote(Defense):
 
 
 def votes(logits: Array) -> Array:
-  """Returns log-shares of the votes of (copies, N, C) logits.
+  """Returns log-shares of the votes of (copies, N, C) logits; NaN where a copy has no finite ones.
 
   >>> jnp.exp(votes(jnp.array([[[3.0, 1.0]], [[2.0, 1.0]]]))).round(2).tolist()
   [[0.75, 0.25]]
   """
   copies, _, classes = logits.shape
   counts = jnp.sum(jax.nn.one_hot(jnp.argmax(logits, axis=-1), classes), axis=0)
-  return jnp.log((counts + 1) / (copies + classes))
+  known = jnp.isfinite(logits).all((0, 2))
+  return jnp.where(known[:, None], jnp.log((counts + 1) / (copies + classes)), jnp.nan)

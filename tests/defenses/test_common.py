@@ -13,6 +13,7 @@ from jaxrobust.core.defense import Defense, defend, defenses_of, undefended
 from jaxrobust.core.errors import InputError, UnknownNameError
 from jaxrobust.core.gradients import ImageLogits
 from jaxrobust.core.types import Problem
+from jaxrobust.defenses.denoiser import SmallDenoiser
 from jaxrobust.defenses.registry import (
   DEFENSES,
   defended_by,
@@ -52,10 +53,11 @@ def members(monkeypatch):
   other = dataclasses.replace(NETWORK, variables=-WEIGHTS)
   monkeypatch.setattr("jaxrobust.defenses.ensemble.load_classifier", lambda name: other)
   # Weights of a denoiser that is not trained.
-  drawn = lambda folder, abstract: jax.tree.map(
+  abstract = jax.eval_shape(lambda x: SmallDenoiser(4).init(KEY, x), jax.ShapeDtypeStruct((1, 8, 8, 3), jnp.float32))
+  drawn = jax.tree.map(
     lambda leaf: np.random.default_rng(leaf.size).normal(scale=0.2, size=leaf.shape).astype(leaf.dtype), abstract
   )
-  monkeypatch.setattr("jaxrobust.defenses.denoiser.read_portable", drawn)
+  monkeypatch.setattr("jaxrobust.defenses.denoiser.GuidedDenoiser.weights", lambda self: drawn)
 
 
 def made(name: str) -> Defense:
@@ -95,6 +97,18 @@ def test_views_answer_alike_rows_do_not_mix_and_every_query_draws_anew(name):
       defended(IMAGES)
   else:
     np.testing.assert_allclose(steps, np.broadcast_to(alone[0], steps.shape), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", list_defenses())
+def test_odd_sides_are_fine_and_no_defense_hides_that_a_network_answers_nan(name):
+  images = jnp.asarray(np.random.default_rng(2).uniform(size=(2, 9, 7, 3)), jnp.float32)
+  shown = IMAGES if name == "ensemble" else images  # Its other member takes no other size.
+  ask = jax.jit(lambda defended: jnp.isfinite(defended(shown, KEY)).all())
+  for unit in (1.0, np.nan):
+    network = Classifier.from_function(
+      lambda unit, x: unit * x.mean((1, 2)) @ jnp.ones((3, 4)), 4, variables=jnp.float32(unit)
+    )
+    assert ask(made(name)(network)) == (unit == 1.0)
 
 
 def _different(rows: np.ndarray) -> int:
@@ -152,6 +166,7 @@ def test_fingerprints_tell_defenses_and_their_parameters_apart():
     ("ensemble", "members="),
     ("denoiser", "folder="),
     ("jpeg++r&p", "unknown defense ''"),
+    ("denoiser,folder=x,width=3", "known: folder"),
   ],
 )
 def test_bad_texts_are_refused_in_one_line(text, error):

@@ -3,9 +3,11 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from jaxrobust.core.classifier import Classifier
-from jaxrobust.defenses.denoiser import fit_denoiser, save_denoiser
+from jaxrobust.core.errors import CorruptFileError, InputError
+from jaxrobust.defenses.denoiser import SmallDenoiser, fit_denoiser, save_denoiser
 from jaxrobust.defenses.registry import make_defense
 from jaxrobust.models.zoo import fingerprint
 
@@ -20,9 +22,24 @@ def test_a_denoiser_brings_logits_back_and_is_stored_by_its_weights(tmp_path):
   save_denoiser(tmp_path / "one", found)
   save_denoiser(tmp_path / "two", found)
   save_denoiser(tmp_path / "other", jax.tree.map(lambda leaf: 2 * leaf, found))
-  defended = make_defense("denoiser", folder=str(tmp_path / "one"), width=4)(network)
+  defended = make_defense("denoiser", folder=str(tmp_path / "one"))(network)
   moved = jnp.clip(images + 0.1 * np.sign(weights[:, 0] - weights[:, 1]).reshape(8, 8, 3), 0, 1)
   clean = network(images)
   assert abs(defended(moved) - clean).mean() < 0.5 * abs(network(moved) - clean).mean()
-  same, other = (make_defense("denoiser", folder=str(tmp_path / name), width=4)(network) for name in ("two", "other"))
+  same, other = (make_defense("denoiser", folder=str(tmp_path / name))(network) for name in ("two", "other"))
   assert fingerprint(same) == fingerprint(defended) != fingerprint(other)
+
+
+def test_gray_images_have_denoisers_and_files_that_hold_none_are_named(tmp_path):
+  network = Classifier.from_function(lambda x: x.mean((1, 2)) @ jnp.ones((1, 2)), 2)
+  images = np.random.default_rng(0).uniform(size=(4, 7, 9, 1)).astype(np.float32)
+  save_denoiser(tmp_path / "gray", SmallDenoiser(2).init(jax.random.key(0), images))
+  defended = make_defense("denoiser", folder=str(tmp_path / "gray"))(network)
+  assert defended(images).shape == (4, 2)
+  with pytest.raises(InputError, match="images of 1 channels, not of 3"):
+    defended(np.zeros((1, 8, 8, 3), np.float32))
+  with pytest.raises(InputError, match="there is no denoiser in"):
+    make_defense("denoiser", folder=str(tmp_path / "absent"))(network)
+  np.savez(tmp_path / "weights.npz", other=np.zeros(3))
+  with pytest.raises(CorruptFileError, match="no weights of a denoiser"):
+    make_defense("denoiser", folder=str(tmp_path))(network)

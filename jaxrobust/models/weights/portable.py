@@ -40,7 +40,7 @@ def read_portable(folder: str | os.PathLike, abstract: Any) -> Any:
   wanted = flax.traverse_util.flatten_dict(abstract, sep="/")
   odd = sorted(set(wanted) ^ set(arrays)) or [n for n, leaf in wanted.items() if arrays[n].shape != leaf.shape]
   if odd:
-    raise CorruptFileError(f"{path} holds other weights than its classifier.json says: {', '.join(odd[:3])}")
+    raise CorruptFileError(f"{path} holds other weights than the network has: {', '.join(odd[:3])}")
   # One contiguous float array per variable, in the type the architecture has it.
   with reading(f"{path} is not a file of weights"):
     typed = {name: np.asarray(arrays[name], leaf.dtype) for name, leaf in wanted.items()}
