@@ -69,11 +69,12 @@ def run(argv: list[str]) -> int:
       progress=lambda done, text="": show(done, text or "certificates"),
     )
   summary = result.summary
+  radius = summary["median_certified_radius"]
   sure = f", each with probability {1 - config.alpha:g}" if smoothing else ""
   print(
     f"{result.cell.model} on {data.name}: {100 * summary['accuracy']:.2f} % right,"
     f" {100 * summary['robust_accuracy']:.2f} % certified at {result.cell.id}{sure};"
-    f" median certified radius {summary['median_certified_radius']:.4g}"
+    f" median certified radius {'none' if radius is None else f'{radius:.4g}'}"
   )
   print(f"the cell is in {config.out}")
   return 0

@@ -16,13 +16,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxrobust.certify.certifier import Certifier
+from jaxrobust.certify.certifier import METHODS, Certifier
 from jaxrobust.certify.first import CERTIFIED_STAGE
 from jaxrobust.certify.smoothing import Smoothing
 from jaxrobust.certify.vote_slots import Tally
 from jaxrobust.core.budget import Budget
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.progress import ProgressFn, silent
+from jaxrobust.core.registry import unknown_name
 from jaxrobust.core.stopping import StopRequest
 from jaxrobust.data.source import DataSource, condition_of
 from jaxrobust.evaluation.certificates import examples_of
@@ -58,6 +59,8 @@ def certify_data(
   budget = Budget.parse(eps, "l2" if smoothing else norm)
   if budget.value <= 0:
     raise InputError("a certificate needs a budget above 0: pass eps, for example eps='2/255'")
+  if smoothing is None and method not in METHODS:
+    raise unknown_name("method", method, [*sorted(METHODS), SMOOTHING])
   if smoothing is None:
     shape = tuple(data.take(np.zeros(1, int))[0].shape[1:])
     asking: Asking = ByBounds(data, Certifier(context.classifier, shape, norm, method), norm, budget, search)

@@ -14,6 +14,7 @@ from jaxrobust.cli.main import main
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.errors import InputError
 from jaxrobust.data.source import ArraySource
+from jaxrobust.defenses.stored import load_classifier
 from jaxrobust.evaluation import certify_data as certifying
 from jaxrobust.evaluation import certify_examples
 from jaxrobust.evaluation.context import ModelContext
@@ -134,6 +135,15 @@ def test_cells_of_certificates(tmp_path, monkeypatch) -> None:  # type: ignore[n
   )
 
 
-def test_the_command_names_what_it_needs(capsys) -> None:  # type: ignore[no-untyped-def]
+def test_the_command_names_what_it_needs(tmp_path, capsys) -> None:  # type: ignore[no-untyped-def]
   assert main(["certify"]) != 0
   assert "no model" in capsys.readouterr().err
+  images = np.zeros((2, 32, 32, 3), np.float32)
+  labels = (np.asarray(load_classifier("digits32-standard")(images)).argmax(1) + 1) % 10
+  np.savez(tmp_path / "wrong.npz", images=images, labels=labels)
+  command = ["certify", "--model=digits32-standard", f"--data=npz:{tmp_path}/wrong.npz", f"--out={tmp_path}"]
+  assert main([*command, "--method=guess"]) != 0
+  assert "crown-ibp, ibp, kw, smoothing" in capsys.readouterr().err
+  # No image is right, so that there is no median of what is certified.
+  assert main([*command, "--method=ibp", "--search=false", "--quiet"]) == 0
+  assert "0.00 % right, 0.00 % certified" in capsys.readouterr().out
