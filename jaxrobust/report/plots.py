@@ -20,12 +20,14 @@ from jaxrobust.core.optional import require
 from jaxrobust.report.boards import CLEAN, WORST, Board
 from jaxrobust.report.cell_rows import CellRow
 from jaxrobust.report.documents import budget_curves, transfer_maps
+from jaxrobust.report.gap_plots import Gap, find_gaps
 from jaxrobust.report.site import write_if_new
 from jaxrobust.report.tables import ranked
 from jaxrobust.results.cell import safe_name
+from jaxrobust.results.ids import is_certificate
 
 KINDS = ("png", "pdf", "svg")
-MOST_BARS, MOST_CURVES, MOST_ROWS = 30, 8, 40
+MOST_BARS, MOST_CURVES, MOST_GAPS, MOST_ROWS = 30, 8, 3, 40
 # Okabe and Ito's colors, which people with color-vision deficiencies can tell apart.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C8C8C")
 STYLE = {
@@ -49,6 +51,7 @@ def write_plots(models: Mapping[str, Sequence[CellRow]], boards: Sequence[Board]
     *((f"bars-{_board_name(board)}", _bars, board) for board in boards),
     *((f"scatter-{_board_name(board)}", _scatter, board) for board in boards if board.threat and len(board.rows) > 1),
     *((f"curves-{'-'.join(key[:3])}", _curves, (key, curves)) for key, curves in _curve_groups(models).items()),
+    *((f"gap-{'-'.join(key[:2])}", _gaps, (key, gaps)) for key, gaps in find_gaps(models).items()),
     *(
       (f"{part}-{item['data']}-{item['attack']}", _transfer, (item, list(models), part))
       for item in transfer_maps(models)
@@ -175,17 +178,34 @@ def _curves(plt: Any, content: tuple[CurveKey, list[tuple[str, list]]]) -> Any:
   (data, threat, attack, unit), curves = content
   figure, axes = plt.subplots(figsize=(5.2, 3.6))
   area = lambda points: -sum((x1 - x0) * (y0 + y1) for (x0, y0), (x1, y1) in itertools.pairwise(points))
-  scale = 255 if threat == "linf" else 1
+  scale, drawn = 255 if threat == "linf" else 1, "steps-pre" if is_certificate(attack) else "default"
   for color, (model, points) in zip(
     COLORS, sorted(curves, key=lambda c: (area(c[1]), c[0]))[:MOST_CURVES], strict=False
   ):
     xs, ys = np.array(points).T
-    axes.plot(scale * xs, ys, color=color, label=label(model), marker="o" if len(xs) < 12 else None, markersize=3)
+    marker = "o" if len(xs) < 12 else None
+    axes.plot(scale * xs, ys, color=color, label=label(model), marker=marker, markersize=3, drawstyle=drawn)
+  return _finish_curves(figure, axes, threat, unit, f"{data}, {attack}")
+
+
+def _gaps(plt: Any, content: tuple[tuple[str, str, str], Mapping[str, Gap]]) -> Any:
+  """Draws what is proved, what attacks leave, and what is neither proved nor broken between, by budget."""
+  (data, threat, unit), gaps = content
+  figure, axes = plt.subplots(figsize=(5.2, 3.6))
+  scale = 255 if threat == "linf" else 1
+  for color, (model, gap) in zip(COLORS, list(gaps.items())[:MOST_GAPS], strict=False):
+    axes.fill_between(scale * gap.budgets, gap.proved, gap.attacked, color=color, alpha=0.15, linewidth=0)
+    axes.plot(scale * gap.budgets, gap.attacked, color=color, label=f"{label(model)}: under attack")
+    axes.plot(scale * gap.budgets, gap.proved, color=color, linestyle="--", label=f"{label(model)}: proved")
+  return _finish_curves(figure, axes, threat, unit, f"{data}: shaded is what is neither proved nor broken")
+
+
+def _finish_curves(figure: Any, axes: Any, threat: str, unit: str, title: str) -> Any:
   axes.set_ylim(0, 100)
   axes.set_xlim(left=0)
   axes.set_xlabel(label(budget_label(threat, unit), 60))
   axes.set_ylabel("accuracy, %")
-  axes.set_title(label(f"{data}, {attack}", 60))
+  axes.set_title(label(title, 60))
   axes.legend(frameon=False, fontsize=7)
   return figure
 

@@ -13,6 +13,7 @@ from jaxrobust.evaluation.metrics.proportions import proportion
 from jaxrobust.report.boards import make_boards
 from jaxrobust.report.cell_rows import read_cell_rows
 from jaxrobust.report.documents import as_script, model_id
+from jaxrobust.report.gap_plots import find_gaps
 from jaxrobust.report.pictures import amplify, read_pictures
 from jaxrobust.report.report import write_report
 from jaxrobust.report.site import write_if_new
@@ -282,6 +283,32 @@ def test_plots_are_drawn_in_three_formats(tmp_path):
   assert kinds == {"bars", "scatter", "curves", "transfer", "success", "corruptions"}
   signatures = {".png": b"\x89PNG", ".pdf": b"%PDF", ".svg": b"<?xml"}
   assert all(path.read_bytes().startswith(signatures[path.suffix]) for path in files)
+
+
+def test_a_plot_shades_what_is_neither_proved_nor_broken(tmp_path):
+  pytest.importorskip("matplotlib")
+  right, radius = np.arange(20) < 18, np.linspace(0.03, 0.001, 20, dtype=np.float32)
+  far, near = (np.where(right, np.linspace(top, 0.03, 20), 0).astype(np.float32) for top in (0.1, 0.05))
+  cells = {
+    ("linf-certified-crown", "2/255"): {"robust": right & (radius > 2 / 255), "certified_radius": radius},
+    ("linf-fab-100", None): {"robust": np.zeros(20, bool), "distance": far},
+    ("linf-deepfool-50", None): {"robust": np.zeros(20, bool), "distance": near},
+  }
+  for name, attacks in (("both", list(cells)), ("attacked", list(cells)[1:])):
+    for attack, eps in attacks:
+      cell = Cell(model=name, data="digits", condition="clean", attack=attack, eps=eps, n=20)
+      save_result(tmp_path / "results", result(cell, {"correct": right, **cells[attack, eps]}))
+  write_report(tmp_path / "results", tmp_path / "site", plots=True)
+  assert (tmp_path / "site" / "plots" / "gap-digits-linf.png").is_file()
+  (gaps,) = find_gaps(read_cell_rows(open_folder(tmp_path / "results")).by_model()).values()
+  assert list(gaps) == ["both"]
+  gap = gaps["both"]
+  assert (gap.proved <= gap.attacked).all() and gap.proved[0] == gap.attacked[0] == 90
+  for budget in (0.0123, 0.0255, 0.035):
+    held = gap.proved[np.searchsorted(gap.budgets, budget)]
+    assert held == pytest.approx(100 * (right & (radius >= budget)).mean())
+  # Of two attacks the stronger one counts.
+  assert np.interp(0.04, gap.budgets, gap.attacked) == pytest.approx(100 * (near > 0.04).mean(), abs=5)
 
 
 def test_a_shared_link_has_a_picture_and_its_address(tmp_path):
