@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -85,10 +86,13 @@ def _setting(config: ConfigDict) -> Any:
 
 def print_plan(config: ConfigDict) -> None:
   """Prints what a suite would run, without data or classifier."""
+  from jaxrobust.core.defense import ways_to_ignore_defenses
+  from jaxrobust.defenses.registry import parse_defenses
   from jaxrobust.evaluation.suites.plan import plan_lines
   from jaxrobust.evaluation.suites.suite import make_suite
 
-  suite = make_suite(config.suite, _setting(config))
+  ignorable = ways_to_ignore_defenses(parse_defenses(config.defense))
+  suite = make_suite(config.suite, replace(_setting(config), ignorable=ignorable))
   suite = suite.oblivious(config.oblivious) if config.oblivious else suite
   for line in plan_lines(suite.only(config.only) if config.only else suite, config.n or None, config.preprocess):
     print(line)

@@ -137,13 +137,20 @@ def undefended(classifier: Classifier) -> Classifier:
 
 
 def ways_to_ignore(classifier: Classifier) -> tuple[str, ...]:
-  """Returns how an attack can be oblivious of the defenses: by images made without them, by their naive gradient.
+  """Returns how an attack can be oblivious of a classifier's defenses: by images made without them, by their gradient.
 
   The latter where it is another one than that of the adaptive view, by BPDA or by the mean over draws.
   """
-  if not defenses_of(classifier):
-    return ()
-  return ("gradient", "images") if classifier.adaptive is not None or classifier.randomized else ("images",)
+  return _ways(defenses_of(classifier), classifier.adaptive is not None or classifier.randomized)
+
+
+def ways_to_ignore_defenses(defenses: Sequence[Defense]) -> tuple[str, ...]:
+  """Returns the same of defenses around a network that is plain and draws nothing."""
+  return _ways(defenses, any(one.changes_gradient() or one.randomized for one in defenses))
+
+
+def _ways(defenses: Sequence[Defense], naive: bool) -> tuple[str, ...]:
+  return (("gradient", "images") if naive else ("images",)) if defenses else ()
 
 
 def split_key(key: Array | None) -> tuple[Array | None, Array | None]:

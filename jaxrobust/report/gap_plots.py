@@ -17,7 +17,7 @@ from jaxrobust.report.documents import budget_curves
 Points = Sequence[tuple[float, float]]
 
 
-class Gap(NamedTuple):
+class ProvedGap(NamedTuple):
   """Accuracies in per cent by budget: at least `proved`, at most `attacked`."""
 
   budgets: np.ndarray
@@ -25,7 +25,7 @@ class Gap(NamedTuple):
   attacked: np.ndarray
 
 
-def gap_between(proved: Sequence[Points], attacked: Sequence[Points]) -> Gap:
+def gap_between(proved: Sequence[Points], attacked: Sequence[Points]) -> ProvedGap:
   """Returns the bounds up to the largest budget of all attacks, budgets twice where the lower one steps.
 
   >>> found = gap_between([[(0, 90), (0.1, 60), (0.11, 0)]], [[(0, 90), (0.2, 50)]])
@@ -38,7 +38,7 @@ def gap_between(proved: Sequence[Points], attacked: Sequence[Points]) -> Gap:
   xs = np.unique([x for points in (*proved, *attacked) for x, _ in points if x <= last])
   above = np.min([np.interp(xs, *np.transpose(points)) for points in attacked], axis=0)
   below = np.minimum(np.max([_held(points, xs) for points in proved], axis=0), above)
-  return Gap(np.repeat(xs, 2)[:-1], np.append(below[0], np.repeat(below[1:], 2)), np.repeat(above, 2)[:-1])
+  return ProvedGap(np.repeat(xs, 2)[:-1], np.append(below[0], np.repeat(below[1:], 2)), np.repeat(above, 2)[:-1])
 
 
 def _held(points: Points, xs: np.ndarray) -> np.ndarray:
@@ -47,9 +47,9 @@ def _held(points: Points, xs: np.ndarray) -> np.ndarray:
   return np.append(values, 0.0)[np.searchsorted(budgets, xs)]
 
 
-def find_gaps(models: Mapping[str, Sequence[CellRow]]) -> dict[tuple[str, str, str], dict[str, Gap]]:
+def find_gaps(models: Mapping[str, Sequence[CellRow]]) -> dict[tuple[str, str, str], dict[str, ProvedGap]]:
   """Returns by data set, threat and unit the gap of each model that has both a certificate and a curve of an attack."""
-  found: dict[tuple[str, str, str], dict[str, Gap]] = {}
+  found: dict[tuple[str, str, str], dict[str, ProvedGap]] = {}
   for model, rows in models.items():
     kinds: dict[tuple[str, str, str], tuple[list, list]] = {}
     for curve in budget_curves(rows):

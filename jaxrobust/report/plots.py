@@ -20,7 +20,7 @@ from jaxrobust.core.optional import require
 from jaxrobust.report.boards import CLEAN, WORST, Board
 from jaxrobust.report.cell_rows import CellRow
 from jaxrobust.report.documents import budget_curves, transfer_maps
-from jaxrobust.report.gap_plots import Gap, find_gaps
+from jaxrobust.report.gap_plots import ProvedGap, find_gaps
 from jaxrobust.report.site import write_if_new
 from jaxrobust.report.tables import ranked
 from jaxrobust.results.cell import safe_name
@@ -188,7 +188,7 @@ def _curves(plt: Any, content: tuple[CurveKey, list[tuple[str, list]]]) -> Any:
   return _finish_curves(figure, axes, threat, unit, f"{data}, {attack}")
 
 
-def _gaps(plt: Any, content: tuple[tuple[str, str, str], Mapping[str, Gap]]) -> Any:
+def _gaps(plt: Any, content: tuple[tuple[str, str, str], Mapping[str, ProvedGap]]) -> Any:
   """Draws what is proved, what attacks leave, and what is neither proved nor broken between, by budget."""
   (data, threat, unit), gaps = content
   figure, axes = plt.subplots(figsize=(5.2, 3.6))

@@ -39,3 +39,8 @@ def test_a_dry_run_follows_its_options():
   assert "200 of 50000 examples" in call(*words)[1] and "pgd" not in call(*words)[1]
   assert "resize272-crop240 " not in call(*words, "--preprocess=resize272-crop240")[1]
   assert "preprocessing: resize272-crop240\n" in call(*words, "--preprocess=resize272-crop240")[1]
+  words = ("evaluate", "--suite=ares-defenses,queries=700", "--data=cifar10", "--dry_run")
+  assert "oblivious" not in call(*words)[1] and "nes-700" in call(*words)[1]
+  assert "\nnaive: " in call(*words, "--defense=jpeg")[1]
+  alone = call(*words, "--defense=ensemble,members=absent")[1]
+  assert "\ntransfer: " in alone and "\nnaive: " not in alone
