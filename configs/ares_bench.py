@@ -3,8 +3,9 @@
 jaxrobust train --config configs/ares_bench.py:swin_base_patch4_window7_224 --data=imagenet-train --out=runs/swin-b
 
 PGD-3 at linf 4/255 with steps of 2/3 eps, EMA 0.9998, label smoothing 0.1, Mixup, RandAugment, color jitter, random
-erasing, no weight decay. Transformers and ConvNeXt: AdamW, 300 epochs, cosine; others: SGD with momentum 0.9, 95
-epochs, a tenth of the rate every 30; 5 epochs of warm-up. "ARCH,runlocal" takes a minute on a CPU.
+erasing, no weight decay; crops are random (the text has the center crop of evaluation). Transformers and ConvNeXt:
+AdamW, 300 epochs, cosine; others: SGD with momentum 0.9, 95 epochs, a tenth of the rate every 30; 5 epochs of warm-up.
+"ARCH,runlocal" takes a minute on a CPU.
 
 "ARCH,files" is what the authors' files (robust_training/train_configs) have instead: weight decay 0.05 (SGD 1e-4), the
 rate from 1e-6 (1e-4) and down to 1e-5, and for SGD networks no RandAugment, no erasing, and jitter 0.1. They choose

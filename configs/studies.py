@@ -4,7 +4,8 @@ jaxrobust study list configs/studies.py:robustart-techniques
 jaxrobust train --config configs/studies.py:robustart-techniques --index=7 --out=runs/robustart
 jaxrobust study run configs/studies.py:digits-techniques --out=runs/digits
 
-  robustart-techniques  eleven techniques, with and without, on their architectures (paper 000, F.2)
+  robustart-techniques  eleven techniques, with and without, on their architectures (paper 000, F.2), and Half-AT
+                        (Tables 5 and 6, Fig. 29)
   ares-bench-table7     training tricks in adversarial training on ImageNet (paper 003, Table 7 and appendix A)
   oodrb, oodrb-l2       15 (l2: 11) runs of each of 20 architectures on CIFAR-10 (paper 002, appendix C); the later ones
                         use the best settings of the first: "oodrb,512,0.1,0.0001" names them (batch, rate, decay)
@@ -38,6 +39,8 @@ SIX = (RESNET, REGNET, SHUFFLE, MOBILE, VIT, MIXER)
 # The step of 0.002 over the budget of 8/255.
 PGD = {"eps": "8/255", "num_steps": 20, "step_size": 0.002 * 255 / 8}
 DROPOUT = {"efficientnet_b0": 0.2, MOBILE: 0.2, VIT: 0.1, MIXER: 0.1}
+# "Base learning rate 1e-5 and warm-up learning rate 5e-4" (paper 000, F.2); the weight decay is its transformers'.
+ADAMW = {"optimizer": "adamw", "learning_rate": 5e-4, "first_rate": 1e-5, "last_rate": 1e-5, "weight_decay": 0.05}
 
 
 def robustart_techniques():
@@ -45,8 +48,8 @@ def robustart_techniques():
   baselines = dict.fromkeys((*SIX, "efficientnet_b0", "repvgg_a0", "repvgg_b3", "resnet18"))
   runs = [_run(arch, f"robustart.py:{arch}") for arch in baselines]
 
-  def technique(arch, name, **rest):
-    runs.append(_run(f"{arch}+{name}", f"robustart.py:{arch}", against=rest.pop("against", arch), **rest))
+  def technique(arch, name, setting="", **rest):
+    runs.append(_run(f"{arch}+{name}", f"robustart.py:{arch}{setting}", against=rest.pop("against", arch), **rest))
 
   for arch in SIX:
     technique(arch, "mixup", add=["mixup"], options={"mixup": {"alpha": 0.2}})
@@ -54,8 +57,11 @@ def robustart_techniques():
     technique(arch, "weight-averaging", add=["ema"], options={"ema": {"decay": 0.9999}})
     technique(arch, "no-label-smoothing", drop=["label-smoothing"])
     technique(arch, "pgd-at", add=["pgd-at"], options={"pgd-at": PGD})
+    technique(arch, "half-at", ",half-at")
+  runs.append(_run(f"{VIT}-deit", f"robustart.py:{VIT},half-at-deit", drop=["half-at"]))
+  technique(VIT, "half-at-deit", ",half-at-deit", against=f"{VIT}-deit")
   for arch in (RESNET, REGNET, SHUFFLE, MOBILE):
-    technique(arch, "adamw", optimizer="adamw", learning_rate=5e-4, weight_decay=0.05)
+    technique(arch, "adamw", **ADAMW)
   for arch, rate in DROPOUT.items():
     technique(arch, "dropout", arch_options={"drop_rate": rate})
   for arch in ("repvgg_a0", "repvgg_b3"):
@@ -63,12 +69,12 @@ def robustart_techniques():
   technique("resnet18", "distillation", add=["distill"], options={"distill": {"teacher": "{models}/resnet50"}})
   runs.append(_run("resnet50-moco-v2", "pretrain.py:moco-v2", judged=False))
   technique(RESNET, "moco-v2", init="{models}/resnet50-moco-v2")
-  for arch in (RESNET, VIT):
-    optimizer = {} if arch == RESNET else {"optimizer": "adamw", "learning_rate": 5e-4, "weight_decay": 0.05}
+  # Fine-tuning is at a tenth of the rates: 0.01 and 0.04 in the paper, which does not say those of ViT.
+  tenth = {RESNET: {"learning_rate": 0.04, "first_rate": 0.01}}
+  tenth[VIT] = {"learning_rate": 5e-5, "first_rate": 1e-6, "last_rate": 1e-6}
+  for arch, optimizer in ((RESNET, {}), (VIT, ADAMW)):
     runs.append(_run(f"{arch}-imagenet21k", "pretrain.py:imagenet21k", judged=False, arch=arch, **optimizer))
-    start = {"init": f"{{models}}/{arch}-imagenet21k", "epochs": 30.0, "warmup_epochs": 1.0}
-    rate = {"learning_rate": 0.04} if arch == RESNET else {}
-    technique(arch, "imagenet21k", **start, **rate)
+    technique(arch, "imagenet21k", init=f"{{models}}/{arch}-imagenet21k", epochs=30.0, **tenth[arch])
   return runs
 
 
@@ -96,8 +102,7 @@ def ares_bench_table7():
   for name, arch, tricks, decay in rows:
     drop = [trick for trick in everything if trick not in tricks]
     runs.append(_run(name, f"ares_bench.py:{arch}", drop=drop, against="swin-s", weight_decay=decay))
-  adamw = {"optimizer": "adamw", "learning_rate": 5e-4, "weight_decay": 0.05}
-  runs.append(_run("swin-b-imagenet21k", "pretrain.py:imagenet21k", judged=False, arch=base, **adamw))
+  runs.append(_run("swin-b-imagenet21k", "pretrain.py:imagenet21k", judged=False, arch=base, **ADAMW))
   runs.append(_run("swin-b-simmim", "pretrain.py:simmim", judged=False))
   for start, arch, against in (
     ("swin-b-imagenet21k", base, "swin-b"),

@@ -104,6 +104,9 @@ class TrainConfig:
         raise InputError(f"{name} must be {kind} of at least {bound}, got {value!r}")
     if not self.epochs > 0:
       raise InputError(f"epochs must be more than 0, got {self.epochs!r}")
+    if max(self.first_rate if self.warmup_epochs else 0, self.last_rate) > self.learning_rate:
+      rates = f"first_rate {self.first_rate!r}, learning_rate {self.learning_rate!r}, last_rate {self.last_rate!r}"
+      raise InputError(f"a warm-up begins and a schedule ends at a rate of at most learning_rate, got {rates}")
     if self.batch_size % self.batch_norm_groups:
       raise InputError(f"batch_size {self.batch_size} does not divide into {self.batch_norm_groups} batch_norm_groups")
     if bool(self.extra_data) != (self.extra_part > 0) or self.extra_part >= 1:

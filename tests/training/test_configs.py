@@ -21,7 +21,7 @@ CONFIGS = Path(__file__).parents[2] / "configs"
 PRETRAINED = ("moco-v2", "moco-v3", "mae", "simmim", "acl", "imagenet21k")
 MORE = ("moco-v3-resnet50",)
 STUDIES = {
-  "robustart-techniques": 57,
+  "robustart-techniques": 65,
   "ares-bench-table7": 15,
   "oodrb": 300,
   "oodrb-l2": 220,
@@ -83,6 +83,15 @@ def test_recipes_follow_the_authors_files_where_text_and_files_differ():
   assert made("ares_bench.py", "swin_base_patch4_window7_224,files").weight_decay == 0.05
 
 
+def test_no_warm_up_begins_above_the_rate_it_rises_to():
+  rates = {"first_rate": 0.1, "learning_rate": 5e-4}
+  with pytest.raises(InputError, match=r"first_rate 0\.1, learning_rate 0\.0005"):
+    make_train_config({**rates, "warmup_epochs": 2.0})
+  assert make_train_config(rates).first_rate == 0.1
+  with pytest.raises(InputError, match=r"last_rate 0\.2"):
+    make_train_config({"last_rate": 0.2})
+
+
 def test_patches_are_frozen_only_where_there_are_some():
   small = make_train_config(config("pretrain.py", "moco-v3-resnet50,runlocal"))
   wrapped(make_model("resnet20"), small.plan().objective, small)
@@ -101,7 +110,8 @@ def test_pretraining_configs_build(name):
   wrapped(make_model(small.arch), small.plan().objective, small)
   if name.startswith("imagenet21k"):
     # Paper 000, F.2.
-    assert (made.epochs, made.learning_rate) == ((30, 0.04) if name.endswith("tune") else (100, 0.4))
+    wanted = (30, 0.01, 0.04) if name.endswith("tune") else (100, 0.1, 0.4)
+    assert (made.epochs, made.first_rate, made.learning_rate) == wanted
 
 
 @pytest.mark.parametrize("name", STUDIES)
@@ -134,7 +144,15 @@ def test_studies_say_what_the_papers_say():
   assert "mixup" not in table["swin-s+ra"].techniques and "randaugment" in table["swin-s+ra"].techniques
   assert table["swin-s+ra+mixup+ls+wd0.05"].weight_decay == 0.05 and table["swin-b"].weight_decay == 0.0
   robustart = runs("robustart-techniques")
-  attack = next(make_train_config(run.options) for run in robustart if run.name == "resnet50+pgd-at").plan().objective
+  robustart = {run.name: make_train_config(run.options) for run in robustart}
+  rates = lambda name: (robustart[name].first_rate, robustart[name].learning_rate, robustart[name].last_rate)
+  assert rates("resnet50") == (0.1, 0.4, 0.0) and rates("resnet50+adamw") == (1e-5, 5e-4, 1e-5)
+  assert rates("resnet50+imagenet21k") == (0.01, 0.04, 0.0) and robustart["resnet50+imagenet21k"].epochs == 30
+  assert rates("vit_base_patch16_224+imagenet21k") == (1e-6, 5e-5, 1e-6)
+  half, vanilla = (robustart[f"vit_base_patch16_224{one}"] for one in ("+half-at-deit", "-deit"))
+  assert half.plan().objective.eps == "0.5/255" and half.techniques == (*vanilla.techniques, "half-at")
+  assert robustart["mixer_b16_224+half-at"].plan().objective.eps == "16/255"
+  attack = robustart["resnet50+pgd-at"].plan().objective
   assert attack.num_steps == 20 and attack.step_size * attack.budget == pytest.approx(0.002)
 
 
