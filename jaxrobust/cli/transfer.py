@@ -19,7 +19,7 @@ from jaxrobust.core.errors import InputError
 from jaxrobust.core.progress import ProgressFn, show_all
 
 if TYPE_CHECKING:
-  from jaxrobust.evaluation.transfer_job import TransferSpec
+  from jaxrobust.evaluation.transfer_suites import TransferSuite
   from jaxrobust.results import Result
 
 DEFAULTS = {
@@ -33,6 +33,7 @@ DEFAULTS = {
   "targeted": False,
   "defense": "",
   **SHARED,
+  "dry_run": False,
 }
 # What a suite says itself.
 _OF_ONE_ATTACK = ("attack", "options", "norm", "eps", "steps", "targeted")
@@ -40,6 +41,9 @@ _OF_ONE_ATTACK = ("attack", "options", "norm", "eps", "steps", "targeted")
 
 def run(argv: list[str]) -> int:
   config = parse("transfer", _joined(argv), DEFAULTS, "adversarial images of each classifier, shown to all others")
+  if config.dry_run:
+    print_plan(config)
+    return 0
   results = transfer_config(config)
   for table in _tables(config, results):
     console = Console()
@@ -52,6 +56,17 @@ def run(argv: list[str]) -> int:
       print(f"summary: {path}")
   print(f"cells are in {config.out}")
   return 0
+
+
+def print_plan(config: ConfigDict) -> None:
+  """Prints what the transfer part of a suite would make, without data or classifiers."""
+  from jaxrobust.evaluation.transfer_suites import plan_lines
+
+  if not config.suite:
+    raise InputError("dry_run is of suites: --suite=NAME, one of `jaxrobust transfer --help`")
+  _suite(config)  # Refuses what a suite sets itself.
+  for line in plan_lines(config.suite, config.data, config.n or None, config.preprocess):
+    print(line)
 
 
 def _tables(config: ConfigDict, results: list[Result]) -> Iterator[Table]:
@@ -91,6 +106,7 @@ def transfer_config(config: ConfigDict) -> list[Result]:
     raise InputError("transfer needs at least two classifiers: --models FOLDER FOLDER …, or --targets beside them")
   enable_compilation_cache()
   from jaxrobust.data.registry import load_data
+  from jaxrobust.data.subsets import first_of
   from jaxrobust.defenses.registry import defense_id, defenses_id, parse_defenses
   from jaxrobust.defenses.stored import load_classifier
   from jaxrobust.evaluation.conditions import under
@@ -101,10 +117,12 @@ def transfer_config(config: ConfigDict) -> list[Result]:
   from jaxrobust.results import check_writable
 
   options = run_options(config, quiet=True)
-  specs = _specs(config)
+  suite = _suite(config)
   # One way to see pictures for all: images made on one network are shown to the others.
-  data = load_data(config.data, preprocess=config.preprocess or model_preprocessing(next(iter(sources.values()))))
-  data = under(data.subset(config.n) if config.n else data, config.condition, config.seed)
+  seen = config.preprocess or suite.preprocess or model_preprocessing(next(iter(sources.values())))
+  data = load_data(config.data, preprocess=seen)
+  most = config.n or (len(data) if "@" in config.data or suite.n is None else min(suite.n, len(data)))
+  data = under(data if most == len(data) else first_of(data, most), config.condition, config.seed)
   check_writable(config.out)
 
   def load(folders: dict[str, Path], defense: str = "") -> dict[str, ModelContext]:
@@ -124,8 +142,8 @@ def transfer_config(config: ConfigDict) -> list[Result]:
     chosen = {name: shown[name] for name in targets} if targets else models
   results = []
   with show_all("transfer", quiet=config.quiet) as show:
-    for number, spec in enumerate(specs):
-      progress = partial(_show_part, show, number, len(specs), spec.entry.attack)
+    for number, spec in enumerate(suite.specs):
+      progress = partial(_show_part, show, number, len(suite.specs), spec.entry.attack)
       found = run_transfer(models, data, spec, config.out, options, targets=chosen, progress=progress)
       results += list(found.values())
   return results
@@ -136,12 +154,12 @@ def _show_part(show: ProgressFn, number: int, count: int, title: str, done: floa
   show((number + done) / count, text or title)
 
 
-def _specs(config: ConfigDict) -> list[TransferSpec]:
+def _suite(config: ConfigDict) -> TransferSuite:
   """Returns what is made on each source: what a suite says, or one attack."""
   from jaxrobust.core.budget import Budget
   from jaxrobust.evaluation.suites import attack_entry, targeted
   from jaxrobust.evaluation.transfer_job import TransferSpec
-  from jaxrobust.evaluation.transfer_suites import transfer_suite
+  from jaxrobust.evaluation.transfer_suites import TransferSuite, transfer_suite
 
   if config.suite:
     set_too = [name for name in _OF_ONE_ATTACK if config[name] != DEFAULTS[name]]
@@ -150,7 +168,7 @@ def _specs(config: ConfigDict) -> list[TransferSpec]:
     return transfer_suite(config.suite, config.data)
   budgets = tuple(Budget.parse(text, config.norm) for text in str(config.eps).split(","))
   entry = attack_entry(config.attack, budgets[0], norm=config.norm, **config.options.to_dict())
-  return [TransferSpec(targeted(entry) if config.targeted else entry, budgets, _steps(config.steps))]
+  return TransferSuite([TransferSpec(targeted(entry) if config.targeted else entry, budgets, _steps(config.steps))])
 
 
 def _folders(text: str) -> dict[str, Path]:
@@ -173,7 +191,7 @@ def _steps(text: str) -> tuple[int, ...]:
 def _command(config: ConfigDict) -> str:
   """Returns the command that computes these cells again; all of them, because images are made once for all targets."""
   options = {f"options.{key}": value for key, value in config.options.items()}
-  return command_line("transfer", config, DEFAULTS, (*FREE, "options"), **options)
+  return command_line("transfer", config, DEFAULTS, (*FREE, "options", "dry_run"), **options)
 
 
 def _joined(argv: list[str]) -> list[str]:

@@ -142,9 +142,11 @@ def test_transfer_runs_the_transfer_part_of_a_suite(networks, tmp_path):
   code, text, err = call("transfer", *words)
   assert code == 0, err
   assert "images made on one" in text and "linf-dim-4,step_size=0.3@8/255" in text
-  summary = json.loads((tmp_path / "two" / "transfer-ares-small.summary.json").read_text())
+  summary = json.loads((tmp_path / "two" / "transfer-ares-small@digits32.n8.seed0.summary.json").read_text())
   assert len(summary["metrics"]) == len(list(load_results(tmp_path))) == 4
   assert summary["curves"]["steps: transfer:one:linf-dim-4,step_size=0.3@8/255"]["x"] == [0, 1, 2, 3, 4]
   assert len(summary["curves"]["budget: transfer:one:linf-fgsm"]["x"]) == 3
   refused(2, "sets its own attacks; leave out --attack", "transfer", *words, "--attack=bim")
+  assert "8 of 500 examples" in call("transfer", "--suite=ares,small", "--n=8", "--dry_run")[1]
+  refused(2, "dry_run is of suites", "transfer", "--dry_run")
   refused(2, "unknown option of transfer suite 'ares' 'tiny'", "transfer", *words[:-4], "--suite=ares,tiny")

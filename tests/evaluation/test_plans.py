@@ -11,7 +11,9 @@ Sources of the numbers, by suite (section, table or appendix of the paper):
   oodrb       3: linf 4/255; unforeseen linf 8/255, l2 1, PPGD and LPA 0.5, StAdv 0.05, ReColor 0.06. B.1: 5,000 images.
   unforeseen  eight attacks at three distortions, by the authors' scripts (models.sh, *.conf, imagenet_config.py).
   nas-cell    3.2: FGSM at 11 budgets, PGD-40, APGD and Square at 7.
-  sensitivity no paper: ours, by the low-pass filters of ares-bench.
+  transfer-…  ares: B, 10 steps of 0.15 eps; robustart: figures 3, 16, 17; ares-bench: A, 20 steps, linf 8/255, DIM 0.7,
+              TIM 15 and 3, 5 scales, 10 samples and beta 1.5.
+  ares-defenses: those of ares. No paper has audit, basic, cascade, clean, main and sensitivity.
 """
 
 from __future__ import annotations
@@ -20,17 +22,20 @@ import pathlib
 
 import pytest
 
+from jaxrobust.evaluation.suites.suite import SUITES
+from jaxrobust.evaluation.transfer_suites import TRANSFER_SUITES
 from tests.cli.calling import call
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "suites"
 
 
 @pytest.mark.smoke
-@pytest.mark.parametrize("suite", sorted(path.stem for path in GOLDEN.glob("*.txt")))
-def test_a_dry_run_prints_the_numbers_of_the_paper(suite, monkeypatch):
+@pytest.mark.parametrize("name", sorted([*SUITES, *(f"transfer-{name}" for name in TRANSFER_SUITES)]))
+def test_a_dry_run_prints_the_numbers_of_the_paper(name, monkeypatch):
   monkeypatch.delenv("JAXROBUST_DATASETS", raising=False)
-  code, out, err = call("evaluate", "--suite", suite, "--data", "imagenet", "--dry_run")
-  assert (code, err) == (0, "") and out == (GOLDEN / f"{suite}.txt").read_text()
+  command, suite = ("transfer", name.removeprefix("transfer-")) if "transfer-" in name else ("evaluate", name)
+  code, out, err = call(command, "--suite", suite, "--data", "imagenet", "--dry_run")
+  assert (code, err) == (0, "") and out == (GOLDEN / f"{name}.txt").read_text()
 
 
 @pytest.mark.smoke

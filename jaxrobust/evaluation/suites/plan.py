@@ -29,15 +29,19 @@ def plan_lines(suite: Suite, n: int | None = None, preprocess: str = "") -> Iter
   setting = suite.setting
   cells = sum(len(part.entries) for part in suite.parts)
   yield f"{suite.name}{setting.suffix} on {setting.data}: {cells} cells"
-  how = preprocess or suite.preprocess
-  yield f"preprocessing: {how or 'the one of the network'}" + (" (the suite's own)" if how and not preprocess else "")
+  yield preprocessing_line(preprocess, suite.preprocess, "the one of the network")
   yield from (f"note: {note}" for note in suite.notes)
   for parts in _alike(suite.parts):
     first = parts[0]
     yield f"{first.group}: {_places(parts)}, {_examples(first, suite, n)}{_judged(first)}"
-    yield from (f"  {line}" for entry in first.entries for line in _attack(entry))
+    yield from (f"  {line}" for entry in first.entries for line in attack_lines(entry))
     if first.expected > len(first.entries):
       yield f"  {first.expected - len(first.entries)} of {first.expected} have no attack here"
+
+
+def preprocessing_line(asked: str, own: str, usual: str) -> str:
+  """Says how pictures become arrays: as asked for, by the suite's own way, or the usual one."""
+  return f"preprocessing: {asked or own or usual}" + (" (the suite's own)" if own and not asked else "")
 
 
 def _alike(parts: tuple[Part, ...]) -> list[list[Part]]:
@@ -62,9 +66,13 @@ def _places(parts: list[Part]) -> str:
 
 
 def _examples(part: Part, suite: Suite, n: int | None) -> str:
-  entry = DATASETS.get(part.data.partition("@")[0].partition(":")[0])
+  return count_of(part.data, n or suite.setting.subset or part.n)
+
+
+def count_of(data: str, most: int | None) -> str:
+  """Says how many examples of a data set are taken, where no more than `most` are."""
+  entry = DATASETS.get(data.partition("@")[0].partition(":")[0])
   size = None if entry is None else entry.size
-  most = n or suite.setting.subset or part.n
   if most is None or (size is not None and most >= size):
     return "all examples" if size is None else f"all {size} examples"
   return f"{most} examples" if size is None else f"{most} of {size} examples"
@@ -78,15 +86,16 @@ def _judged(part: Part) -> str:
   return ", judged among all 1000 classes" if variant else f", judged {entry.judged}"
 
 
-def _attack(entry: SuiteEntry) -> Iterator[str]:
-  """Says what an entry runs: its title, and the steps of each of its stages."""
+def attack_lines(entry: SuiteEntry, titled: bool = True) -> Iterator[str]:
+  """Says what an entry runs: its title (or attack alone), and the steps of each of its stages."""
   if entry.attack == "none":
     yield ", ".join(("clean accuracy", *entry.measures))
     return
   stages = entry.schedule.stages
   # A search's scout is no attack of its own.
   shown = stages[:1] if isinstance(entry.schedule, MinimumBudget) else stages
-  yield f"{entry.title}: {'; '.join(dict.fromkeys(_stage(stage, entry.eps) for stage in shown))}"
+  eps = entry.eps if titled else None
+  yield f"{entry.title if titled else entry.attack}: {'; '.join(dict.fromkeys(_stage(one, eps) for one in shown))}"
 
 
 def _stage(stage: Stage, eps: Budget | None) -> str:
