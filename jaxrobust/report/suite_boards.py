@@ -114,13 +114,9 @@ def make_suite_boards(
   for summary in summaries:
     group = groups.setdefault((summary.suite, summary.data, summary.norm, summary.eps), {})
     other = group.get(summary.model)
-    if other is None or _completeness(summary) > _completeness(other):
+    if other is None or summary.completeness > other.completeness:
       group[summary.model] = summary
   return [_board(*key, group, about or {}) for key, group in sorted(groups.items()) if _columns(group)]
-
-
-def _completeness(summary: SummaryFile) -> tuple[bool, int, int, str]:
-  return not summary.partial, summary.n or 0, len(summary.cells), summary.path
 
 
 def _board(

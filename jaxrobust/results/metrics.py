@@ -113,6 +113,11 @@ class SummaryFile:
   partial: bool = False
   units: Mapping[str, str] = field(default_factory=dict)
 
+  @property
+  def completeness(self) -> tuple[bool, int, int, str]:
+    """Orders summaries of one model under one suite: whole ones last, then by examples and cells."""
+    return not self.partial, self.n or 0, len(self.cells), self.path
+
 
 def parse_summary(path: str, raw: bytes) -> SummaryFile:
   """Returns the summary of a text; CorruptFileError for anything else."""

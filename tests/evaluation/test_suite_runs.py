@@ -14,6 +14,7 @@ from jaxrobust.engine import scheduler
 from jaxrobust.engine.options import EngineOptions
 from jaxrobust.evaluation.evaluate import evaluate
 from jaxrobust.evaluation.job import RunOptions
+from jaxrobust.evaluation.studies.rows import suite_metrics
 from jaxrobust.evaluation.suites import attack_entry, clean_entry, targeted
 from jaxrobust.evaluation.suites.report import Report, mean
 from jaxrobust.evaluation.suites.summary import summarize_suite, write_summary
@@ -82,11 +83,12 @@ def test_oodrb_completes_and_its_metrics_follow_from_the_cells(classifier, out):
 def test_a_number_without_all_its_cells_says_so_and_is_written_elsewhere(classifier, out):
   whole = run(classifier, "nas-cell,small", out)
   part = run(classifier, "nas-cell,small", out, only="digits32/fog-*/none")
-  paths = [write_summary(out, report, summarize_suite(report)) for report in (whole, part)]
-  assert [path.name for path in paths] == [
-    "nas-cell-small@digits32.n16.seed0.summary.json",
-    "nas-cell-small@digits32.n16.seed0.partial.summary.json",
-  ]
+  other = run(classifier, "nas-cell,small", out, only="digits32/defocus_blur-*/none")
+  paths = [write_summary(out, report, summarize_suite(report)) for report in (whole, part, other)]
+  names = [path.name.removeprefix("nas-cell-small@digits32.n16.seed0.") for path in paths]
+  assert names[0] == "summary.json" and [name.partition("-")[0] for name in names[1:]] == ["partial"] * 2
+  assert len(set(names)) == 3, "neither the whole one nor that of other cells is overwritten"
+  assert suite_metrics(paths[0].parent) == suite_metrics(paths[0].parent, N) and not suite_metrics(paths[0].parent, 99)
   summary = json.loads(paths[1].read_text())
   assert summary["partial"] and summary["metrics"]["corruption accuracy"] == {
     "value": pytest.approx(mean(part.group("corruption"))),
@@ -139,6 +141,9 @@ def test_robustart_completes(classifier, out, tmp_path):
     assert len(summary["tables"][f"AR, {size}"]) == 5 and "of" not in metrics[f"WCAR, {size}"]
     assert worst <= min(row["value"] for row in summary["tables"][f"AR, {size}"].values())
   assert -1 <= metrics["NmFP"] <= 0 and -1 <= metrics["NSD"] <= 0 and 0 <= metrics["AUPR"] <= 1
+  # One decoder and two resizes, one of them the usual: either way of counting has the same cells.
+  assert metrics["NSD, one factor"] == metrics["NSD"]
+  assert summary["suite"] == "robustart-small-scaled-from-other", "another source is another number"
   assert metrics["1 - mCE"] is None  # AlexNet's errors are about ImageNet-C alone.
   assert metrics["hard accuracy"]["n"] == N
 

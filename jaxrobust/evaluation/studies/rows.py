@@ -16,12 +16,13 @@ import numpy as np
 from jaxrobust.core.condition import parse_corruption
 from jaxrobust.core.errors import CorruptFileError, InputError
 from jaxrobust.core.files import atomic_write
-from jaxrobust.core.reading import read_json, reading
+from jaxrobust.core.reading import read_file, read_json, reading
 from jaxrobust.core.terminal import say
 from jaxrobust.evaluation.studies.evaluator import RESULTS_FOLDER, EvalSpec
 from jaxrobust.evaluation.studies.runs import MODELS_FOLDER
 from jaxrobust.results import Result, load_results
 from jaxrobust.results.cell import safe_name
+from jaxrobust.results.metrics import SUMMARY, SummaryFile, parse_summary
 from jaxrobust.training.logs import read_log
 
 METRICS = ("clean", "pgd-20", "mm5", "corruptions")
@@ -71,17 +72,24 @@ def network_metrics(results: Sequence[Result], judging: Mapping[str, Any]) -> di
   return found
 
 
-def suite_metrics(folder: Path) -> dict[str, float]:
-  """Returns the metrics in the summaries of a network; what is partial is no number to compare."""
-  found: dict[str, float] = {}
-  for path in sorted(folder.glob("*.summary.json")):
-    document = read_json(path)
-    with reading(f"{path}: not a summary"):
-      for name, value in dict(document["metrics"]).items():
-        number = (None if "of" in value else value.get("value")) if isinstance(value, dict) else value
-        if isinstance(number, float | int):
-          found[name] = float(number)
-  return found
+def suite_metrics(folder: Path, n: int = 0) -> dict[str, float]:
+  """Returns the metrics of a network by each suite it was judged by; what is partial is no number to compare.
+
+  Args:
+    folder: of the network's results.
+    n: of summaries those of so many examples; 0 for the most complete of each suite.
+  """
+  best: dict[str, SummaryFile] = {}
+  for path in sorted(folder.glob(f"*{SUMMARY}")):
+    try:
+      summary = parse_summary(path.name, read_file(path))
+    except CorruptFileError as error:
+      raise CorruptFileError(f"{path}: {error}") from None
+    other = best.get(summary.suite)
+    if summary.n in (n or summary.n, None) and (other is None or summary.completeness > other.completeness):
+      best[summary.suite] = summary
+  known = [item for summary in best.values() for item in summary.metrics.items()]
+  return {name: metric.value for name, metric in known if not metric.partial}
 
 
 def _cells_of(name: str, root: Path) -> list[Result]:
@@ -113,7 +121,7 @@ def _rows(index: Mapping[str, Any], out: Path, known: dict[str, dict[str, float]
       metrics = known.get(run["name"]) or network_metrics(_cells_of(run["name"], root), spec)
       if len(metrics) == whole:
         known[run["name"]] = metrics
-      judged = suite_metrics(root / safe_name(run["name"])) if spec.get("suite") else {}
+      judged = suite_metrics(root / safe_name(run["name"]), spec.get("n", 0)) if spec.get("suite") else {}
       if metrics or judged:
         group["runs"].append({**metrics, "seconds": seconds, "suite": judged, "epochs": held_out(log)})
   for group in groups.values():

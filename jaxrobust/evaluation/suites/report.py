@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -124,9 +124,12 @@ class Report:
     """Returns the first cell of a group, or None."""
     return next(iter(self.group(name, attacked)), None)
 
-  def counted(self, value: float | None, group: str, attacked: bool | None = None) -> Metric:
+  def counted(
+    self, value: float | None, group: str, attacked: bool | None = None, chosen: Callable[[Part], bool] | None = None
+  ) -> Metric:
     """Returns a number over the cells of a group, marked with how many there are where some are missing."""
-    found, of = len(self.group(group, attacked)), self.suite.expected(group, attacked)
+    found = sum(chosen is None or chosen(cell.part) for cell in self.group(group, attacked))
+    of = self.suite.expected(group, attacked, chosen)
     return value if value is None or found >= of else {"value": value, "cells": found, "of": of}
 
   def mean(self, group: str, attacked: bool) -> Metric:

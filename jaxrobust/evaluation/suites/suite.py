@@ -120,9 +120,9 @@ class Setting:
 
   @property
   def suffix(self) -> str:
-    """Tells a form of a suite apart in file names."""
+    """Tells a form of a suite apart in file names and on boards: what is measured in another way is another suite."""
     forms = "-small" * self.small + "-generated" * self.generated + "-scaled" * self.scaled
-    return forms + f"-{self.queries}-queries" * bool(self.queries)
+    return forms + f"-{self.queries}-queries" * bool(self.queries) + f"-from-{self.source}" * bool(self.source)
 
   @property
   def pixels(self) -> int | None:
@@ -210,11 +210,11 @@ class Suite:
     parts = tuple(replace(part, entries=tuple(oblivious(one, how) for one in part.entries)) for part in self.parts)
     return replace(self, parts=parts)
 
-  def expected(self, group: str, attacked: bool | None = None) -> int:
-    """Returns how many cells the paper has in a group; only those with, or without, an attack if asked for."""
+  def expected(self, group: str, attacked: bool | None = None, chosen: Callable[[Part], bool] | None = None) -> int:
+    """Returns how many cells the paper has in a group; if asked for, only those (un)attacked, or of chosen parts."""
     count = 0
     for part in self.whole or self.parts:
-      if part.group == group:
+      if part.group == group and (chosen is None or chosen(part)):
         wrong = sum(attacked not in (None, entry.attack != "none") for entry in part.entries)
         count += part.expected - wrong
     return count

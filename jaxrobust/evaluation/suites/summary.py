@@ -6,11 +6,13 @@ says how many of how many it is made of (`cells`, `of`), and what would be built
 for.
 
 `<out>/<model>/<suite>@<data>.<threat>.n<n>.seed<seed>.summary.json` holds nothing that cannot be computed again from
-the cell files it lists. A run that is not whole is written as `….partial.summary.json`, beside the whole one.
+the cell files it lists. A run that is not whole is written as `….partial-<which cells>.summary.json`: beside the whole
+one, and beside those of other cells.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -36,12 +38,14 @@ def summarize_suite(report: Report) -> Summary:
   """Returns the metrics of an evaluation, as plain values."""
   if not report.whole:
     raise InputError("some cells are shards of other processes; the last one to finish has them all")
-  suite = report.suite
+  suite, setting = report.suite, report.suite.setting
+  # What the suite does not fix tells numbers apart that are made differently.
+  threat = {name: text for name, text in (("norm", setting.norm), ("eps", setting.eps.text)) if name not in suite.fixes}
   return {
-    "suite": suite.name + suite.setting.suffix,
+    "suite": suite.name + setting.suffix,
     "model": report.model,
-    "data": suite.setting.data,
-    "threat": {"norm": suite.setting.norm, "eps": suite.setting.eps.text} if "eps" not in suite.fixes else None,
+    "data": setting.data,
+    "threat": threat or None,
     "n": most_examples(report),
     "seed": report.cells[0].result.cell.seed if report.cells else 0,
     "partial": is_partial(report),
@@ -107,12 +111,13 @@ def _standing(cell: SuiteCell, eps: Budget) -> np.ndarray | None:
 
 
 def summary_name(report: Report) -> str:
-  """Returns a file name that no evaluation of other data, threat, number of examples or seed has, nor a partial one."""
+  """Returns a file name that no evaluation of other data, threat, number of examples, seed or cells has."""
   suite, setting = report.suite, report.suite.setting
   threat = "" if "eps" in suite.fixes else f".{setting.norm}-{setting.eps.text.replace('/', '_')}"
   norm = f".{setting.norm}" if suite.fixes == ("eps",) else ""
   seed = report.cells[0].result.cell.seed if report.cells else 0
-  partial = ".partial" if is_partial(report) else ""
+  cells = "\n".join(sorted(str(cell.result.cell) for cell in report.cells)).encode("utf-8", "replace")
+  partial = f".partial-{zlib.crc32(cells):08x}" if is_partial(report) else ""
   where = safe_name(setting.data)
   name = f"{suite.name}{setting.suffix}@{where}{threat}{norm}.n{most_examples(report)}.seed{seed}"
   return f"{name}{partial}.summary.json"
