@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from jaxrobust.core.errors import InputError
+from jaxrobust.evaluation.metrics.adversarial import transferred_success_rate
 from jaxrobust.evaluation.metrics.proportions import Proportion, proportion
 from jaxrobust.results import Cell, Result
-from jaxrobust.results.ids import threat_name, transfer_source
+from jaxrobust.results.ids import is_targeted, threat_name, transfer_source
 
 
 def source_and_attack(cell: Cell) -> tuple[str, str] | None:
@@ -28,7 +29,8 @@ class TransferMap:
   """A matrix of source (row) × target (column).
 
   Attributes:
-    success: of the examples a target has right, the share that it has wrong after the attack; NaN where not measured.
+    success: of the examples a target has right, the share that it has wrong after the attack; of targeted images, the
+      share of all that are taken for their target. NaN where not measured.
     accuracy: right before and after the attack, of all examples, with its interval.
     threat: within which the images were made.
   """
@@ -58,8 +60,7 @@ def transfer_map(results: Iterable[Result]) -> TransferMap:
   success = np.full((len(sources), len(targets)), np.nan)
   accuracy = {}
   for (source, target), result in found.items():
-    correct, robust = result.examples["correct"], result.examples["robust"]
     place = sources.index(source), targets.index(target)
-    success[place] = 1 - robust[correct].mean() if correct.any() else np.nan
-    accuracy[source, target] = proportion(robust)
+    success[place] = transferred_success_rate(result.examples, is_targeted(result.cell.attack))
+    accuracy[source, target] = proportion(result.examples["robust"])
   return TransferMap(sources, targets, success, accuracy, threat)

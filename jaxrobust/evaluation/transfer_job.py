@@ -108,6 +108,8 @@ class TransferRun:
     # For each job, whether examples are robust after each of the stops.
     self.robust_after = np.zeros((len(jobs), len(self.stops), len(positions)), bool)
     targeted = spec.entry.targeted
+    # And of targeted images, right before or not, whether their target is predicted.
+    self.reached_after = np.zeros_like(self.robust_after) if targeted else None
     self.fitted = 0
     if spec.universal:
       self.fitted, spec = _fitted(source, spec, jobs[0])
@@ -129,6 +131,8 @@ class TransferRun:
   @property
   def state(self) -> Arrays:
     state = {"robust_after": self.robust_after}
+    if self.reached_after is not None:
+      state["reached_after"] = self.reached_after
     for number, verdicts in enumerate(self.verdicts):
       state |= verdicts.state(f"verdicts{number}.")
     return state
@@ -153,6 +157,8 @@ class TransferRun:
     goal = (lambda one: one == verdicts["target"]) if self.spec.entry.targeted else lambda one: one != verdicts["label"]
     broken = np.stack([~correct | (one < 0) | goal(one) for one in said])
     self.robust_after[number][:, rows] = ~broken
+    if self.reached_after is not None:
+      self.reached_after[number][:, rows] = np.stack([goal(one) for one in said])
     nan = (clean < 0).astype(np.int32) + (said[-1] < 0)
     first = np.where(broken.any(0), np.array(self.stops)[broken.argmax(0)], -1)
     for name, column in (
@@ -185,12 +191,20 @@ class TransferRun:
 
   def _more(self, number: int, verdicts: VerdictArrays, positions: np.ndarray) -> Arrays:
     """Returns what cells of some attacks have beside the usual arrays."""
+    more: Arrays = {} if self.reached_after is None else {"reached": self.reached_after[number][-1]}
     if self.fitted:
-      return {"fitted": positions < self.fitted, "fooled": verdicts["prediction"] != verdicts["clean_prediction"]}
-    return self._after(number) if len(self.stops) > 1 else {}
+      fooled = verdicts["prediction"] != verdicts["clean_prediction"]
+      return {**more, "fitted": positions < self.fitted, "fooled": fooled}
+    return more | (self._after(number) if len(self.stops) > 1 else {})
 
   def _after(self, number: int) -> Arrays:
-    return {f"robust_after@{stop}": row for stop, row in zip(self.stops, self.robust_after[number], strict=True)}
+    """Returns what is so after each number of steps."""
+    kept = {"robust": self.robust_after} | ({} if self.reached_after is None else {"reached": self.reached_after})
+    return {
+      f"{name}_after@{stop}": row
+      for name, rows in kept.items()
+      for stop, row in zip(self.stops, rows[number], strict=True)
+    }
 
 
 def _predictions(logits: np.ndarray) -> np.ndarray:

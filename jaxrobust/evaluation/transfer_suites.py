@@ -25,6 +25,7 @@ from jaxrobust.core.budget import Budget
 from jaxrobust.core.files import atomic_write
 from jaxrobust.core.registry import Registry, unknown_name
 from jaxrobust.data.preprocessing import USUAL
+from jaxrobust.evaluation.metrics.adversarial import transferred_success_rate
 from jaxrobust.evaluation.metrics.curves import Curve
 from jaxrobust.evaluation.metrics.proportions import proportion
 from jaxrobust.evaluation.suites.ares import protocol
@@ -36,6 +37,7 @@ from jaxrobust.evaluation.suites.suite import Setting
 from jaxrobust.evaluation.transfer_job import TransferSpec
 from jaxrobust.results import Result
 from jaxrobust.results.cell import safe_name
+from jaxrobust.results.ids import attack_norm, is_targeted
 from jaxrobust.results.plain import dumps, plain
 
 # Of the suite's own budget; that one is shown after every step.
@@ -153,22 +155,32 @@ def write_summaries(out: str | Path, suite: str, data: str, results: Iterable[Re
 
 
 def transfer_curves(results: Iterable[Result]) -> dict[str, dict[str, Any]]:
-  """Returns the accuracy of one classifier against budget and against steps, for each attack that has several of them.
+  """Returns accuracy and success rate of one classifier against budget and against steps, for attacks with several.
 
-  Titles are `budget: ATTACK` and `steps: ATTACK@EPS`, where the attack names its source.
+  Titles are `budget: ATTACK` and `steps: ATTACK@EPS` (`budget, success rate: ATTACK`, …), where the attack names its
+  source. Success is counted as ARES does; of targeted images it is not known at budget 0.
   """
-  budgets: dict[str, dict[float, float]] = {}
-  curves: dict[str, dict[str, Any]] = {}
+  accuracy: dict[tuple[str, str, str], dict[float, float]] = {}
+  success: dict[tuple[str, str, str], dict[float, float]] = {}
   for result in results:
     cell, examples = result.cell, result.examples
     assert cell.eps is not None
-    clean = float(examples["correct"].mean())
-    budgets.setdefault(cell.attack, {0.0: clean})[Budget(cell.eps).value] = float(examples["robust"].mean())
-    steps = {float(name.partition("@")[2]): float(flags.mean()) for name, flags in examples.items() if _AFTER in name}
-    if steps:
-      curves[f"steps: {cell.attack}@{cell.eps}"] = {"unit": "steps", **_curve({0.0: clean, **steps}).plain()}
-  several = {attack: points for attack, points in budgets.items() if len(points) > 2}
-  return curves | {f"budget: {attack}": {"unit": "eps", **_curve(points).plain()} for attack, points in several.items()}
+    targeted, clean = is_targeted(cell.attack), float(examples["correct"].mean())
+    after = sorted(int(name.removeprefix(_AFTER)) for name in examples if name.startswith(_AFTER))
+    budget = "budget", cell.attack, attack_norm(cell.attack) or "eps"
+    steps = "steps", f"{cell.attack}@{cell.eps}", "steps"
+    points = [(budget, Budget(cell.eps).value, None), *((steps, float(count), count) for count in after)]
+    for title, x, count in points:
+      robust = examples["robust" if count is None else f"{_AFTER}{count}"]
+      accuracy.setdefault(title, {0.0: clean})[x] = float(robust.mean())
+      success.setdefault(title, {} if targeted else {0.0: 0.0})[x] = transferred_success_rate(examples, targeted, count)
+  several = {title for title, points in accuracy.items() if len(points) > 2}
+  return {
+    f"{axis}{kind}: {attack}": {"unit": unit, **_curve(points).plain()}
+    for kind, found in (("", accuracy), (", success rate", success))
+    for (axis, attack, unit), points in found.items()
+    if (axis, attack, unit) in several and np.isfinite(list(points.values())).all()
+  }
 
 
 _AFTER = "robust_after@"

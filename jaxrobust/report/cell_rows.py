@@ -17,7 +17,15 @@ from jaxrobust.evaluation.metrics.curves import Curve, accuracy_vs_budget, accur
 from jaxrobust.evaluation.metrics.proportions import Proportion, proportion, robust_proportion, wilson
 from jaxrobust.results.cell import Cell, Result
 from jaxrobust.results.folder import Folder
-from jaxrobust.results.ids import attack_norm, is_certificate, oblivious_by, threat_name, threat_unit, transfer_source
+from jaxrobust.results.ids import (
+  attack_norm,
+  is_certificate,
+  is_targeted,
+  oblivious_by,
+  threat_name,
+  threat_unit,
+  transfer_source,
+)
 from jaxrobust.results.reader import find_items, read_results
 from jaxrobust.results.rows import budget_value, describe_model, parse_corruption, published_as
 
@@ -33,6 +41,7 @@ class CellRow:
     robust: packed flags of the examples that stayed right; None where only a number is known, as of audited cells.
     distance: of the closest adversarial images, for attacks without a budget.
     right: how many examples were right before the attack; None where nobody says.
+    reached: how many images of a targeted attack by transfer are taken for their target; None of others.
     strength: accuracy after a number of attack steps.
     threat: the name of what perturbations were measured by; None where there is no attack, or where nobody says.
     unit: what its distances are in; None where a number is all.
@@ -51,6 +60,7 @@ class CellRow:
   command: str | None
   findings: tuple[str, ...] = ()
   right: int | None = None
+  reached: int | None = None
   threat: str | None = None
   unit: str | None = None
   judged: str = ""
@@ -87,7 +97,9 @@ class CellRow:
     return budget_value(self.cell.eps)
 
   def success(self) -> float | None:
-    """Returns how often the attack succeeded in per cent, of the examples that were right before it."""
+    """Returns how often the attack succeeded in per cent: of the examples right before it, or, targeted, of all."""
+    if is_targeted(self.cell.attack):
+      return None if self.reached is None else round(100 * self.reached / self.number.n, 4)
     if not self.right:
       return None
     return round(100 * (1 - self.number.value * self.number.n / self.right), 4)
@@ -173,6 +185,7 @@ def make_cell_row(path: str, result: Result) -> CellRow:
     about={**describe_model(result.config, result.provenance), **published_as(result.provenance)},
     command=_command(result.provenance),
     findings=tuple(_finding(finding) for finding in result.findings),
+    reached=None if (reached := _flags(examples.get("reached"))) is None else int(reached.sum()),
     right=int(correct.sum()) if correct is not None else _count(result.summary.get("correct")),
     threat=threat_name(result.config, cell.attack),
     unit=threat_unit(result.config),

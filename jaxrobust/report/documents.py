@@ -88,28 +88,48 @@ def _ranking(ranking: Ranking, board: Board, order: Mapping[str, int]) -> dict[s
 
 
 def transfer_maps(models: Mapping[str, Sequence[CellRow]]) -> list[dict[str, Any]]:
-  """Returns source × target accuracies and success rates, one map for each data set, attack and budget."""
+  """Returns source × target accuracies and success rates, one map for each data set, number of examples and attack.
+
+  Networks that were never shown each other's images have maps of their own: those trained normally and those trained
+  adversarially, as in ARES-Bench's figures 7 and 8 (arXiv:2302.14301).
+  """
   order = {model: index for index, model in enumerate(models)}
-  found: dict[tuple[str, str], dict[tuple[str, str], tuple[float, float | None]]] = {}
-  threats: dict[tuple[str, str], str | None] = {}
+  found: dict[tuple[str, str, int], dict[tuple[str, str], tuple[float, float | None]]] = {}
+  threats: dict[tuple[str, str, int], str | None] = {}
   for model, rows in models.items():
     for row in rows:
       if row.source and row.cell.condition == "clean":
-        key = row.cell.data, row.cell.id.rpartition(":")[2]
+        key = row.cell.data, row.cell.id.rpartition(":")[2], row.cell.n
         threats.setdefault(key, row.threat)
         found.setdefault(key, {})[row.source, model] = in_percent(row.number)[0], row.success()
   maps = []
-  for (data, attack), values in sorted(found.items()):
-    sources, targets = (sorted({pair[side] for pair in values}) for side in (0, 1))
-    table, success = (
-      [[values.get((source, target), (None, None))[part] for target in targets] for source in sources]
-      for part in (0, 1)
-    )
-    about = {"data": data, "attack": attack, "threat": threats[data, attack]}
-    maps.append(
-      {**about, "sources": sources, "targets": [order[t] for t in targets], "values": table, "success": success}
-    )
+  for (data, attack, n), every in sorted(found.items()):
+    about = {"data": data, "attack": attack, "n": n, "threat": threats[data, attack, n]}
+    for values in _connected(every):
+      sources, targets = (sorted({pair[side] for pair in values}) for side in (0, 1))
+      table, success = (
+        [[values.get((source, target), (None, None))[part] for target in targets] for source in sources]
+        for part in (0, 1)
+      )
+      places = [order[target] for target in targets]
+      maps.append({**about, "sources": sources, "targets": places, "values": table, "success": success})
   return maps
+
+
+def _connected(values: Mapping[tuple[str, str], Any]) -> list[dict[tuple[str, str], Any]]:
+  """Divides pairs of names into groups that share none.
+
+  >>> [sorted(group) for group in _connected({("a", "b"): 1, ("c", "d"): 2, ("b", "a"): 3, ("c", "c"): 4})]
+  [[('a', 'b'), ('b', 'a')], [('c', 'c'), ('c', 'd')]]
+  """
+  groups: dict[str, dict[tuple[str, str], Any]] = {}
+  for pair, value in values.items():
+    one, other = (groups.setdefault(name, {}) for name in pair)
+    if one is not other:
+      one.update(other)
+      groups |= dict.fromkeys({*pair, *(name for known in other for name in known)}, one)
+    one[pair] = value
+  return sorted({id(group): group for group in groups.values()}.values(), key=min)
 
 
 def about_model(rows: Sequence[CellRow]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import io
 import itertools
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +53,7 @@ def write_plots(models: Mapping[str, Sequence[CellRow]], boards: Sequence[Board]
     *((f"curves-{'-'.join(key[:3])}", _curves, (key, curves)) for key, curves in _curve_groups(models).items()),
     *((f"gap-{'-'.join(key[:2])}", _gaps, (key, gaps)) for key, gaps in find_gaps(models).items()),
     *(
-      (f"{part}-{item['data']}-{item['attack']}", _transfer, (item, list(models), part))
+      (f"{part}-{item['data']}-{item['attack']}-n{item['n']}-{item['sources'][0]}", _transfer, (item, models, part))
       for item in transfer_maps(models)
       for part in TRANSFERS
     ),
@@ -221,7 +221,7 @@ def _heat(plt: Any, title: str, rows: Sequence[str], columns: Sequence[str], val
     axes.text(
       column, row, f"{value:.0f}", ha="center", va="center", fontsize=6, color="white" if value > 60 else "black"
     )
-  axes.set_title(label(title, 60))
+  axes.set_title("\n".join(label(line, 60) for line in title.split("\n")), fontsize=8)
   return figure
 
 
@@ -229,12 +229,13 @@ def _heat(plt: Any, title: str, rows: Sequence[str], columns: Sequence[str], val
 TRANSFERS = {"transfer": ("values", "accuracy"), "success": ("success", "attack success rate")}
 
 
-def _transfer(plt: Any, content: tuple[dict[str, Any], list[str], str]) -> Any:
+def _transfer(plt: Any, content: tuple[dict[str, Any], Iterable[str], str]) -> Any:
   """Draws what adversarial images made for sources (rows) do to targets (columns)."""
-  item, names, part = content
+  item, part = content[0], content[2]
+  names = list(content[1])
   key, word = TRANSFERS[part]
   values = np.array([[np.nan if v is None else v for v in row] for row in item[key]], float)
-  title = f"{item['data']}, transfer of {item['attack']}: {word}, %"
+  title = f"{item['data']}, transfer of {item['attack']}\n{word}, %, n = {item['n']}"
   return _heat(plt, title, item["sources"], [names[target] for target in item["targets"]], values)
 
 

@@ -38,6 +38,15 @@ def transfer_source(attack: str) -> str | None:
   return attack.removeprefix(_TRANSFER).rpartition(":")[0] or None
 
 
+def is_targeted(attack: str) -> bool:
+  """Tells whether each image of a cell had a wrong class as its goal.
+
+  >>> is_targeted("transfer:my:net:linf-bim-10,step_size=0.15,targeted"), is_targeted("linf-pgd-20")
+  (True, False)
+  """
+  return attack.endswith(",targeted")
+
+
 def transfer_id(source: str, attack: str) -> str:
   """Returns the id of an attack whose images were made on another model."""
   return f"{_TRANSFER}{source}:{attack}"

@@ -32,6 +32,7 @@ from jaxrobust.evaluation.runner import run_job
 from jaxrobust.evaluation.suites import attack_entry, entry_of, targeted
 from jaxrobust.evaluation.targets import random_targets
 from jaxrobust.evaluation.transfer import TransferSpec, run_transfer
+from jaxrobust.evaluation.transfer_suites import transfer_curves
 from jaxrobust.results import load_results
 from tests.evaluation.digits_model import digits_classifier
 
@@ -105,13 +106,22 @@ def test_verdicts_after_every_number_of_steps_and_at_every_budget_equal_a_plain_
 def test_targets_are_classes_to_reach(models, data, tmp_path):
   wide = load_data("digits32").subset(60)
   entry = targeted(attack_entry("bim", "0.5", num_steps=8))
-  result = run_transfer({"a": models["a"]}, wide, entry, tmp_path, OPTIONS)["a", "a", "0.5"]
+  result = run_transfer({"a": models["a"]}, wide, TransferSpec(entry, stops=(1, 8)), tmp_path, OPTIONS)["a", "a", "0.5"]
   assert result.cell.attack == "transfer:a:linf-bim-8,targeted"
   _, labels = wide.take(np.arange(60))
   wanted = random_targets(0, np.arange(60), labels, 10)
   reached = result.examples["prediction"] == wanted
   assert reached.any()
   np.testing.assert_array_equal(result.examples["robust"], result.examples["correct"] & ~reached)
+  for name in ("reached", "reached_after@8"):
+    np.testing.assert_array_equal(result.examples[name], reached)
+  assert result.examples["reached_after@1"].sum() < reached.sum()
+  # Of all examples (ARES, Eq. 4), those among them that are wrong without an attack.
+  assert (reached & ~result.examples["correct"]).any()
+  assert transfer_map([result]).success[0, 0] == reached.mean()
+  curves = transfer_curves([result])
+  assert curves[f"steps, success rate: {result.cell.attack}@0.5"]["y"][-1] == reached.mean()
+  assert curves[f"steps: {result.cell.attack}@0.5"]["y"][-1] == result.examples["robust"].mean()
 
 
 def test_cascades_show_their_verified_images(models, data, tmp_path):

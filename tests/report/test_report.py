@@ -11,8 +11,8 @@ import pytest
 from jaxrobust.core.errors import InputError
 from jaxrobust.evaluation.metrics.proportions import proportion
 from jaxrobust.report.boards import make_boards
-from jaxrobust.report.cell_rows import read_cell_rows
-from jaxrobust.report.documents import as_script, model_id
+from jaxrobust.report.cell_rows import make_cell_row, read_cell_rows
+from jaxrobust.report.documents import as_script, model_id, transfer_maps
 from jaxrobust.report.gap_plots import find_gaps
 from jaxrobust.report.pictures import amplify, read_pictures
 from jaxrobust.report.report import write_report
@@ -263,6 +263,41 @@ def test_pictures_show_the_change_and_damage_costs_only_them(tmp_path):
   assert read_pictures(folder, path.path, 100) == []
   same = np.full((1, 1, 3), 9, np.uint8)
   assert amplify(same, same)[1] == 127
+
+
+def transferred(sources, targets, n=8, attack="linf-fgsm", **more):
+  """Rows of transfer cells, by target."""
+  flags = {"correct": np.arange(n) < n - 2, "robust": np.arange(n) < n // 2, **more}
+  name = lambda source: f"transfer:{source}:{attack}"
+  cell = lambda source, target: Cell(model=target, data="digits", attack=name(source), eps="8/255", n=n)
+  return {b: [make_cell_row("x", result(cell(a, b), flags)) for a in sources] for b in targets}
+
+
+def test_transfer_maps_are_whole_and_of_networks_that_met():
+  names = [f"net{at:02d}" for at in range(49)]
+  (whole,) = transfer_maps(transferred(names, names))  # RobustART's figure 3.
+  assert np.shape(whole["success"]) == (49, 49) and whole["sources"] == names and whole["n"] == 8
+  assert set(np.ravel(whole["success"])) == {33.3333} and set(np.ravel(whole["values"])) == {50}
+  # ARES-Bench's figures 7 and 8: one map of networks trained normally, one of those trained adversarially.
+  apart = transfer_maps({**transferred(["a", "c"], ["a", "b", "c"]), **transferred(["x-at"], ["x-at", "y-at"])})
+  assert [(item["sources"], len(item["targets"])) for item in apart] == [(["a", "c"], 3), (["x-at"], 2)]
+  assert len(transfer_maps({**transferred("a", "b", n=8), **transferred("a", "c", n=16)})) == 2
+  # Targeted images: of all examples, if a cell says whether the target was reached.
+  goal = {"attack": "linf-bim-10,targeted", "reached": np.arange(8) < 2}
+  assert transfer_maps(transferred("a", "b", **goal))[0]["success"] == [[25]]
+  assert transfer_maps(transferred("a", "b", attack=goal["attack"]))[0]["success"] == [[None]]
+
+
+def test_a_map_of_49_networks_is_drawn_whole():
+  plots = pytest.importorskip("jaxrobust.report.plots")
+  pytest.importorskip("matplotlib", reason="pip install 'jaxrobust[report]'")
+  names = [f"net{at:02d}" for at in range(49)]
+  models = transferred(names, names)
+  with plots.plotting() as plt:
+    figure = plots._transfer(plt, (transfer_maps(models)[0], models, "success"))
+    (axes,) = figure.axes
+    assert [text.get_text() for text in axes.get_xticklabels()] == names and len(axes.texts) == 49 * 49
+    plt.close(figure)
 
 
 def test_no_text_can_leave_its_script(tmp_path):

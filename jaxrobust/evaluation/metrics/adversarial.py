@@ -9,7 +9,7 @@ WCAR                   the share, of those right before, that no attack breaks: 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -36,6 +36,29 @@ def attack_success_rate(correct: np.ndarray, robust: np.ndarray, of_all: bool = 
   if of_all:
     return float(1 - robust.mean())
   return 1 - adversarial_robustness(correct, robust)
+
+
+def transferred_success_rate(examples: Mapping[str, np.ndarray], targeted: bool, after: int | None = None) -> float:
+  """Returns how often images made on another network succeed, counted as ARES does (arXiv:1912.11852, Eq. 4).
+
+  Untargeted ones are counted over the examples right before, targeted ones (is the target predicted?) over all.
+
+  Args:
+    examples: of a transfer cell.
+    targeted: whether each image had a target.
+    after: so many steps; all of them by default.
+
+  Returns:
+    NaN where nothing was right before, or where a cell does not say what was reached.
+
+  >>> flags = {"correct": np.array([1, 1, 1, 0]), "robust": np.array([1, 1, 0, 0]), "reached": np.array([0, 0, 1, 1])}
+  >>> round(transferred_success_rate(flags, False), 3), transferred_success_rate(flags, True)
+  (0.333, 0.5)
+  """
+  name = ("reached" if targeted else "robust") + ("" if after is None else f"_after@{after}")
+  if name not in examples or not (targeted or examples["correct"].any()):
+    return float("nan")
+  return float(examples[name].mean()) if targeted else attack_success_rate(examples["correct"], examples[name])
 
 
 def adversarial_robustness(correct: np.ndarray, robust: np.ndarray) -> float:
