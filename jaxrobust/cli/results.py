@@ -15,19 +15,26 @@ from jaxrobust.core.terminal import csv_text, printable, say
 DEFAULTS = {"root": "results", "format": "table", "out": "", "files": False}
 USAGE = """SQL over the tables cells, metrics and findings of a results folder (local, gs://… and the like), or one of
   jaxrobust results                                    what is there
-  jaxrobust results import FORMAT PATH --root=RESULTS  numbers of robustbench, oodrobustbench or nas, as cells or tables
+  jaxrobust results import FORMAT PATH --root=RESULTS  numbers of others as cells or tables: robustbench, oodrobustbench
+                                                       (JSON), oodrobustbench-leaderboard (its CSV files), nas
   jaxrobust results export FORMAT OUT --root=RESULTS   cells as files of that benchmark
   jaxrobust results migrate --root=RESULTS             rewrites cells of earlier schemas
   jaxrobust results crossings --root=RESULTS           where the robustness curves of two models cross
 --format is table, csv, json or parquet"""
 OVERVIEW = """SELECT model, data, count(*) AS cells, count(DISTINCT attack) AS attacks,
 count(DISTINCT condition) AS conditions, sum(findings)::BIGINT AS findings FROM cells GROUP BY ALL ORDER BY ALL"""
+# Show nothing, and so have no format and no file to show it in.
+_UNSHOWN = ("import", "export", "migrate")
 FORMATS = ("csv", "json", "parquet", "table")
 
 
 def run(argv: list[str]) -> int:
   words, options = split_words(argv, DEFAULTS)
   config = parse("results", options, DEFAULTS, USAGE)
+  if words and words[0] in _UNSHOWN:
+    unused = [name for name in ("format", "out", "files") if config[name] != DEFAULTS[name]]
+    if unused:
+      raise InputError(f"jaxrobust results {words[0]} takes no --{unused[0]}; the results folder is --root")
   if words and words[0] in ("import", "export"):
     if len(words) != 3:
       raise InputError(f"jaxrobust results {words[0]} takes a format and a path")

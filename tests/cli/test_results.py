@@ -66,6 +66,8 @@ def test_import_export_and_migrate(root, tmp_path):
     (2, "unknown format 'xls'", ["results", "SELECT 1", "--format=xls"]),
     (2, "parquet needs a file", ["results", "SELECT 1", "--root={root}", "--format=parquet"]),
     (2, "takes a format and a path", ["results", "import", "robustbench"]),
+    (2, "import takes no --out; the results folder is --root", ["results", "import", "nas", "{tmp}", "--out={tmp}/r"]),
+    (2, "format is oodrobustbench-leaderboard", ["results", "import", "oodrobustbench", "{tmp}/board.csv"]),
     (2, "unknown format 'rb'", ["results", "export", "rb", "{tmp}", "--root={root}"]),
     (3, "cannot read results from {tmp}/none: no such folder", ["results", "SELECT 1", "--root={tmp}/none"]),
     (3, "cannot read results from {tmp}/none: no such folder", ["report", "{tmp}/none", "--out={tmp}/site"]),
@@ -79,6 +81,7 @@ def test_import_export_and_migrate(root, tmp_path):
   ],
 )
 def test_errors_are_one_line(code, reason, words, root, tmp_path):
+  (tmp_path / "board.csv").write_text("name,ID acc\n")
   fill = lambda text: text.format(root=root, tmp=tmp_path)
   found, out, err = call(*map(fill, words))
   assert err.startswith("error: ") and err.count("\n") == 1 and fill(reason) in err, err

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from jaxrobust.core.errors import CorruptFileError, StorageError
+from jaxrobust.core.errors import CorruptFileError, InputError, StorageError
 from jaxrobust.core.reading import LARGEST_TEXT, loads, read_if_there, reading
 from jaxrobust.results.cell import Result
 
@@ -44,6 +44,8 @@ def read_objects(path: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
   """Yields every JSON object of a file, or of a folder and its folders."""
   if not path.exists():
     raise StorageError(f"cannot read {path}: no such file or folder")
+  if path.suffix == ".csv":
+    raise InputError(f"{path}: a table, where JSON is expected; a leaderboard's format is oodrobustbench-leaderboard")
   for file in sorted(path.rglob("*.json")) if path.is_dir() else [path]:
     value = read_json(file)
     if not isinstance(value, dict):
