@@ -96,7 +96,7 @@ class DeepFool:
     gap, normal = nearest(self.norm, seen.gap, seen.normal)
     length = span(self.norm, gap, normal)
     length = jnp.where(jnp.isfinite(length), length + _STABLE, 0.0)
-    move = norms.steepest(self.norm, normal, length, state.image).reshape(state.image.shape)
+    move = norms.steepest(self.norm, normal, length, state.image)
     total = jnp.where(crossed, state.total, state.total + move)
     overshoot = jnp.where(crossed, 0.25 * self.overshoot, self.overshoot)
     image = jnp.clip(problem.image + (1 + overshoot) * total, 0.0, 1.0)

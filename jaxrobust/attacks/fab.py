@@ -28,10 +28,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 
 from jaxrobust.attacks import losses, norms
-from jaxrobust.attacks.hyperplane import against, boundaries, likely_wrong, nearest, toward
+from jaxrobust.attacks.hyperplane import against, along, boundaries, likely_wrong, nearest, toward
 from jaxrobust.attacks.registry import ATTACKS, check_steps
 from jaxrobust.core.budget import check_norm
 from jaxrobust.core.errors import InputError
@@ -97,7 +98,7 @@ class FAB:
     return FABState(jnp.clip(problem.image + 0.5 * eps * noise, 0.0, 1.0), start)
 
   def step(self, model: LogitsFn, problem: Problem, state: FABState) -> tuple[FABState, Probe]:
-    x, x0 = state.image.ravel(), problem.image.ravel()
+    x, x0 = state.image, problem.image
     goal = problem._replace(target=jnp.full_like(problem.target, -1)) if self.steer else problem
 
     def pairs(logits: Array) -> tuple[Array, Array]:
@@ -108,14 +109,14 @@ class FAB:
     # A point that is itself a step back is not taken back once more.
     back = (losses.margin(seen.probe.logits, goal.label, goal.target) > 0) & ~(state.back & self.revisit)
     z = jnp.where(back, x0 + self.beta * (x - x0), x)
-    gap, normal = nearest(self.norm, seen.gap + seen.normal @ (z - x), seen.normal)
+    gap, normal = nearest(self.norm, seen.gap + jax.vmap(along, (0, None))(seen.normal, z - x), seen.normal)
     from_z = toward(self.norm, z, normal, gap)
-    from_x0 = toward(self.norm, x0, normal, gap + normal @ (x0 - z))
+    from_x0 = toward(self.norm, x0, normal, gap + along(normal, x0 - z))
     # The authors keep both lengths above 1e-8, so that two zeros weigh the same.
     near, far = (jnp.maximum(norms.distance(self.norm, move), 1e-8) for move in (from_z, from_x0))
     alpha = jnp.minimum(near / (near + far), self.alpha_max)
     image = (1 - alpha) * (z + self.eta * from_z) + alpha * (x0 + self.eta * from_x0)
-    image = jnp.where(back & self.revisit, z, image).reshape(problem.image.shape)
+    image = jnp.where(back & self.revisit, z, image)
     return FABState(jnp.clip(image, 0.0, 1.0), back), seen.probe
 
   def candidate(self, problem: Problem, state: FABState) -> Array:

@@ -4,7 +4,7 @@ Near a point x the boundary of classes a and b is {u : gap + w·(u - x) = 0} wit
 w = ∇(z_a - z_b), both at x.
   boundaries  gaps and normals of several pairs of classes from one evaluation of the model
   nearest     which of them is closest in a norm: |gap| / dual norm of w (linf: l1; l2: l2; l1: linf)
-  toward     the shortest move from a point of the box onto a hyperplane that stays in the box, for l1, l2, linf
+  toward      the shortest move from a point of the box onto a hyperplane that stays in the box, for l1, l2, linf
 
 `toward` solves min |δ|_p  s.t.  w·δ = -gap, 0 <= x + δ <= 1 (Croce and Hein 2020, arXiv:1907.02044, section 3).
 With r_i the room to the box in the direction that helps, |δ_i| is
@@ -40,7 +40,7 @@ class Boundaries(NamedTuple):
 
   Attributes:
     gap: (K,) z_a - z_b; negative while b is ahead, zero where not finite.
-    normal: (K, D) its gradient as a flat vector, with non-finite entries set to zero.
+    normal: (K, ...) its gradient, with non-finite entries set to zero.
     probe: what to report to the engine, gradient health included.
   """
 
@@ -55,14 +55,13 @@ def boundaries(model: LogitsFn, image: Array, choose: Callable[[Array], Pairs]) 
   Example:
     >>> seen = boundaries(lambda x: x.ravel(), jnp.ones((1, 2, 1)), lambda z: (jnp.array([1]), jnp.array([0])))
     >>> seen.gap.tolist(), seen.normal.tolist()
-    ([0.0], [[-1.0, 1.0]])
+    ([0.0], [[[[-1.0], [1.0]]]])
   """
   logits, pullback = jax.vjp(model, image)
   above, below = choose(logits)
   classes = jnp.arange(logits.shape[-1])
   difference = (above[:, None] == classes).astype(logits.dtype) - (below[:, None] == classes)
-  # Flat vectors: XLA:CPU sums over a last axis of three channels ten times slower.
-  normal = jax.vmap(lambda row: pullback(row)[0].ravel())(difference)
+  normal = jax.vmap(lambda row: pullback(row)[0])(difference)
   gap = jax.vmap(lambda a, b: value_at(logits, a) - value_at(logits, b))(above, below)
   finite = jnp.isfinite(normal)
   probe = Probe(image, logits, queries=1, nan=~jnp.all(finite), flat=jnp.all(normal == 0.0))
@@ -92,8 +91,18 @@ def nearest(norm: str, gap: Array, normal: Array) -> tuple[Array, Array]:
     [[3.0, 4.0], [0.0, 6.0]]
   """
   far = jax.vmap(lambda g, w: span(norm, g, w))(gap, normal)
-  best = jnp.argmin(jnp.where(jnp.isnan(far), jnp.inf, far))
-  return gap[best], normal[best]
+  far = jnp.where(jnp.isnan(far), jnp.inf, far)
+  best = far[0], gap[0], normal[0]
+  # One after the other: an index that is not known while compiling moves all of them, row by row, on a TPU.
+  for pair in zip(far[1:], gap[1:], normal[1:], strict=True):
+    closer = pair[0] < best[0]
+    best = jax.tree.map(lambda new, old, closer=closer: jnp.where(closer, new, old), pair, best)
+  return best[1], best[2]
+
+
+def along(normal: Array, move: Array) -> Array:
+  """Returns what a move adds to the gap: the inner product of two images."""
+  return jnp.sum(normal * move)
 
 
 def span(norm: str, gap: Array, normal: Array) -> Array:
@@ -104,8 +113,6 @@ def span(norm: str, gap: Array, normal: Array) -> Array:
 
 def toward(norm: str, point: Array, normal: Array, gap: Array) -> Array:
   """Returns the shortest move δ with normal·δ = -gap that keeps a point in the box, or as much of it as the box allows.
-
-  All vectors are flat.
 
   Example:
     >>> x, w = jnp.array([0.5, 0.5]), jnp.array([1.0, 3.0])

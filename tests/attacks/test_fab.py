@@ -152,7 +152,7 @@ def test_all_boundaries_come_from_one_look():
 
   seen = boundaries(logits_fn, x, lambda z: (likely_wrong(z, 0, 9), jnp.zeros(3, jnp.int32)))
   order = np.argsort(-np.asarray(classifier(x[None]))[0, 1:]) + 1
-  np.testing.assert_allclose(seen.normal, (weights[:, order] - weights[:, :1]).T, rtol=1e-5)
+  np.testing.assert_allclose(seen.normal.reshape(3, -1), (weights[:, order] - weights[:, :1]).T, rtol=1e-5)
   assert len(calls) == 1
 
 
