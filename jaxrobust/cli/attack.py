@@ -72,7 +72,7 @@ def run(argv: list[str]) -> int:
       images,
       labels,
       eps=eps,
-      targets=_targets(config.targets, labels, classifier.num_classes),
+      targets=_targets(config.targets, labels, classifier.num_classes, config.seed),
       seed=config.seed,
       restarts=config.restarts,
       samples=1 if config.oblivious else None,
@@ -124,12 +124,16 @@ def _verdict(attack: Any, result: AttackResult) -> str:
   return f"{shares}, {'no distance' if np.isnan(median) else f'median distance {median:.4g}'}"
 
 
-def _targets(rule: str, labels: np.ndarray, num_classes: int) -> np.ndarray | None:
-  """Returns no targets, the next class, or one class for all."""
+def _targets(rule: str, labels: np.ndarray, num_classes: int, seed: int) -> np.ndarray | None:
+  """Returns no targets, random wrong classes as suites have them, the next class, or one class for all."""
   if not rule:
     return None
+  if rule == "random":
+    from jaxrobust.evaluation.targets import random_targets
+
+    return random_targets(seed, np.arange(len(labels)), labels, num_classes)
   if rule == "next":
     return (labels + 1) % num_classes
   if rule.isdigit():
     return np.full(len(labels), int(rule))
-  raise InputError(f"targets {rule!r} are not known; use 'next' or a class number")
+  raise InputError(f"targets {rule!r} are not known; use 'random', 'next' or a class number")

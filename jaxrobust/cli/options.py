@@ -73,7 +73,7 @@ OWN = {
     "options": "parameters of the attack, as --options.norm=l2; the others have its defaults",
     "eps": "the budget; empty for 8/255 in linf, 0.5 in l2, 12 in l1, and none for minimal attacks",
     "restarts": "random restarts of a single attack, at least 1",
-    "targets": "empty for untargeted, next for the class after the label, or one class number for all",
+    "targets": "empty for untargeted, random for wrong classes, next for the class after the label, or a class number",
     "out": "the npz file to write: images, success, distance, queries, correct, nan, robust and labels",
   },
   "transfer": {

@@ -9,10 +9,13 @@ from importlib import metadata
 import numpy as np
 import pytest
 
+from jaxrobust.cli.attack import _targets
 from jaxrobust.cli.bench import BENCHES
 from jaxrobust.cli.main import COMMANDS
 from jaxrobust.cli.options import COMMON, OWN
+from jaxrobust.core.errors import InputError
 from jaxrobust.evaluation.metrics.proportions import proportion
+from jaxrobust.evaluation.targets import random_targets
 from jaxrobust.results import load_result, load_results
 from tests.cli.calling import TINY, call, cells, files, refused
 
@@ -164,7 +167,16 @@ def test_a_removed_cell_is_computed_again_to_the_same_bytes(tiny, tmp_path):
   assert others == {path: os.stat(path).st_mtime_ns for path in others}
 
 
-@pytest.mark.parametrize("targets", ["", "next"])
+def test_targets_of_attack_are_those_of_suites():
+  labels = np.arange(50) % 10
+  drawn = _targets("random", labels, 10, 3)
+  np.testing.assert_array_equal(drawn, random_targets(3, np.arange(50), labels, 10))
+  assert (drawn != labels).all() and (_targets("random", labels, 10, 4) != drawn).any()
+  with pytest.raises(InputError, match="'random', 'next'"):
+    _targets("rnd", labels, 10, 0)
+
+
+@pytest.mark.parametrize("targets", ["", "random"])
 def test_attack_writes_the_documented_arrays(tiny, tmp_path, targets):
   out = tmp_path / "new" / "adversarial.npz"
   model = tiny[0] / "models" / "standard"
