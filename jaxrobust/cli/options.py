@@ -73,7 +73,7 @@ OWN = {
     "options": "parameters of the attack, as --options.norm=l2; the others have its defaults",
     "eps": "the budget; empty for 8/255 in linf, 0.5 in l2, 12 in l1, and none for minimal attacks",
     "restarts": "random restarts of a single attack, at least 1",
-    "targets": "empty for untargeted, random for wrong classes, next for the class after the label, or a class number",
+    "targets": "empty for untargeted; random wrong classes, next (the class after the label), or a class number",
     "out": "the npz file to write: images, success, distance, queries, correct, nan, robust and labels",
   },
   "transfer": {
@@ -84,7 +84,7 @@ OWN = {
     "defense": "that the classifiers stand behind which images are shown to, as jpeg,quality=75; empty for none",
     "targeted": "true for random wrong classes as goals",
     "suite": "the transfer part of a suite in place of one attack: ares, ares-bench, robustart; ares,small",
-    "n": "N examples only, in the pinned order of sets that are sorted by class; 0 for what the suite says, or all",
+    "n": "N examples, in the pinned order of sets that are sorted by class; 0 for what the suite says, or all",
     "preprocess": "how pictures become arrays, as resize256-crop224-bicubic; empty for the suite's or network's way",
     "dry_run": "true to print what a suite asks for, without data or models",
     "save_seconds": "how often a running cell saves its verdicts so far, to go on from when it is stopped",
