@@ -84,7 +84,7 @@ OWN = {
     "defense": "that the classifiers stand behind which images are shown to, as jpeg,quality=75; empty for none",
     "targeted": "true for random wrong classes as goals",
     "suite": "the transfer part of a suite in place of one attack: ares, ares-bench, robustart; ares,small",
-    "n": "N examples, in the pinned order of sets that are sorted by class; 0 for what the suite says, or all",
+    "n": "N examples, in the pinned order of sets sorted by class; 0 for what the suite says, or all",
     "preprocess": "how pictures become arrays, as resize256-crop224-bicubic; empty for the suite's or network's way",
     "dry_run": "true to print what a suite asks for, without data or models",
     "save_seconds": "how often a running cell saves its verdicts so far, to go on from when it is stopped",
