@@ -89,6 +89,11 @@ class SuiteBoard:
   def metric(self, model: str, name: str) -> MetricValue | None:
     return self.rows[model].metrics.get(name)
 
+  def title(self, model: str) -> str:
+    """Returns a model's name, with its number of examples where models differ in it."""
+    sizes = {summary.n for summary in self.rows.values()}
+    return model if len(sizes) == 1 or (n := self.rows[model].n) is None else f"{model} (n = {n:,})"
+
   def mean_rank(self, model: str) -> float | None:
     """Returns the mean of a model's ranks; None where it is missing in a column in which others are ranked."""
     ranked = [ranks for ranks in self.ranks.values() if ranks]
@@ -141,10 +146,10 @@ def _columns(group: Mapping[str, SummaryFile]) -> tuple[MetricColumn, ...]:
   names = sorted({name for summary in group.values() for name in summary.metrics}, key=_place)
   found = []
   for name in names:
-    sizes = Counter(metric.n for summary in group.values() if (metric := summary.metrics.get(name)) and metric.n)
+    n = _usual(metric.n for summary in group.values() if (metric := summary.metrics.get(name)) and metric.n)
     unit = next((summary.units[name] for summary in group.values() if name in summary.units), "")
     share = not unit and not name.startswith(_NO_SHARE)
-    found.append(MetricColumn(name, share, max(sizes, key=lambda n: (sizes[n], n), default=None), unit))
+    found.append(MetricColumn(name, share, n, unit))
   return tuple(found)
 
 
@@ -164,15 +169,25 @@ def _place(name: str) -> tuple[Any, ...]:
 
 
 def _ranks(column: MetricColumn, group: Mapping[str, SummaryFile]) -> dict[str, int]:
+  """Returns the ranks by a metric, among models that have it of equally many examples, as many as most."""
   if column.unit or column.name.startswith(_NO_RANK):
     return {}
-  metrics = {model: summary.metrics.get(column.name) for model, summary in group.items()}
-  values = {
-    model: metric.value
-    for model, metric in metrics.items()
-    if metric is not None and not metric.partial and metric.n in (None, column.n)
-  }
-  return ranks_of(values)
+  found = {model: compared(summary, column.name) for model, summary in group.items()}
+  whole = {model: number for model, number in found.items() if number is not None}
+  n = _usual(size for _, size in whole.values())
+  return ranks_of({model: value for model, (value, size) in whole.items() if size == n})
+
+
+def compared(summary: SummaryFile, name: str) -> tuple[float, int | None] | None:
+  """Returns a metric that is whole, and of how many examples it is; None for any other."""
+  metric = summary.metrics.get(name)
+  return None if metric is None or metric.partial else (metric.value, metric.n or summary.n)
+
+
+def _usual(sizes: Iterable[int | None]) -> int | None:
+  """Returns the number of examples that most have, of several such the largest."""
+  counts = Counter(sizes)
+  return max(counts, key=lambda n: (counts[n], n or 0), default=None)
 
 
 def _averaged(suite: str, names: Sequence[str]) -> tuple[str, ...]:
@@ -203,7 +218,7 @@ class TechniqueEffect:
   Attributes:
     technique: its name.
     pairs: (architecture, model without, model with).
-    means: for each metric the mean without and with it over the pairs that have both whole.
+    means: for each metric the mean without and with it over the pairs that have both whole and of as many examples.
   """
 
   technique: str
@@ -232,8 +247,8 @@ def technique_effects(board: SuiteBoard) -> list[TechniqueEffect]:
   for technique, pairs in sorted(groups.items()):
     means: dict[str, tuple[float, float]] = {}
     for column in board.columns:
-      both = [[board.metric(model, column.name) for model in pair[1:]] for pair in pairs]
-      values = [[m.value for m in pair if m is not None] for pair in both if all(m and not m.partial for m in pair)]
+      both = [[compared(board.rows[model], column.name) for model in pair[1:]] for pair in pairs]
+      values = [[one[0], other[0]] for one, other in both if one and other and one[1] == other[1]]
       if values:
         without, with_it = np.mean(values, axis=0).tolist()
         means[column.name] = without, with_it

@@ -24,6 +24,7 @@ def _document(board: SuiteBoard, order: Mapping[str, int]) -> dict[str, Any]:
     {
       "model": order.get(model),
       "name": model,
+      "title": board.title(model),
       "path": summary.path,
       "partial": summary.partial,
       "cells": list(summary.cells),

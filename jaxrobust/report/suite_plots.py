@@ -102,7 +102,9 @@ def _curves(plt: Any, board: SuiteBoard, title: str) -> Any:
   figure, axes = plt.subplots(figsize=(5.2, 3.6))
   for color, (model, points) in zip(COLORS[:MOST_MODELS], series.items(), strict=False):
     xs, ys = np.array(points).T
-    axes.plot(xs, ys, color=color, label=label(model), marker="o" if len(xs) < 12 else None, markersize=3)
+    axes.plot(
+      xs, ys, color=color, label=label(board.title(model), 44), marker="o" if len(xs) < 12 else None, markersize=3
+    )
   if len(series) == 2:
     one, other = (Curve(*np.array(points).T) for points in series.values())
     for x in crossings(one, other):  # Before it one model is better, after it the other (ARES, arXiv:1912.11852).
@@ -138,7 +140,7 @@ def _radar(plt: Any, board: SuiteBoard) -> Any:
   best = {c.name: max(_value(board, model, c) for model in list(board.rows)[:MOST_MODELS]) or 1.0 for c in columns}
   for color, model in zip(COLORS[:MOST_MODELS], board.rows, strict=False):
     values = [100 * _value(board, model, column) / best[column.name] for column in columns]
-    axes.plot([*angles, angles[0]], [*values, values[0]], color=color, linewidth=1, label=label(model, 26))
+    axes.plot([*angles, angles[0]], [*values, values[0]], color=color, linewidth=1, label=label(board.title(model), 30))
   axes.set_xticks(
     angles, [f"{label(column.name, 22)}\n{100 * best[column.name]:.1f}" for column in columns], fontsize=6
   )

@@ -82,6 +82,12 @@ def test_ranks_and_averages_are_of_whole_numbers(root):
   write_summary(root, summary("plain", 0.95, n=10))
   (board,) = boards(root)
   assert board.ranks["accuracy"] == {"wide": 1, "at": 2} and board.mean_rank("plain") is None
+  # Numbers that say no n of their own are of as many examples as their run.
+  assert board.ranks["1 - mCE"] == {"wide": 1, "at": 2}
+  assert [board.title(model) for model in ("plain", "at")] == ["plain (n = 10)", "at (n = 100)"]
+  about = {"plain": {"arch": "net", "technique": ""}, "at": {"arch": "net", "technique": "pgd-at"}}
+  (board,) = boards(root, about)
+  assert not any(effect.means for effect in technique_effects(board)), "of another number of examples"
 
 
 def test_a_metric_with_a_unit_is_no_share_and_has_no_ranks(root):

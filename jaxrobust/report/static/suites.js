@@ -76,7 +76,7 @@
     const spokes = axes.map((at, k) => { const [x, y] = point(k, 1), [tx, ty] = point(k, 1.14), name = board.columns[at].name; return [s("line", { class: "grid", x1: middle, y1: middle, x2: x, y2: y }), s("text", { x: tx, y: ty, "text-anchor": Math.abs(tx - middle) < 20 ? "middle" : tx > middle ? "start" : "end" }, `${name.length > 16 ? `${name.slice(0, 15)}…` : name} ${percent(best[k])}`, s("title", {}, name))]; });
     const shapes = rows.map((row, at) => s("polygon", { class: `series c${at}`, points: axes.map((axis, k) => point(k, row.numbers[axis][0] / best[k]).map((v) => v.toFixed(1)).join(",")).join(" ") }, s("title", {}, row.name)));
     return h("figure", {}, h("figcaption", {}, "Of the best of each metric"), s("svg", { viewBox: `-60 0 ${size + 120} ${size}`, role: "img", "aria-label": "A polygon per model; the values are in the table above" }, [0.25, 0.5, 0.75, 1].map((share) => s("polygon", { class: "grid", fill: "none", points: ring(share) })), spokes, shapes),
-      h("ul", { class: "legend" }, rows.map((row, at) => h("li", {}, h("span", { class: `c${at}` }), h("bdi", {}, row.name)))));
+      h("ul", { class: "legend" }, rows.map((row, at) => h("li", {}, h("span", { class: `c${at}` }), h("bdi", {}, row.title)))));
   }
 
   function topTable(board) {
@@ -89,7 +89,7 @@
 
   function figures(board) {
     const parts = [], body = h("div", { class: "charts" });
-    const curves = board.curves.map((curve) => lineChart(`${curve.title}${curve.series.length > MOST ? `: ${MOST} of ${many(curve.series.length, "model")}` : ""}`, curve.x, curve.series.slice(0, MOST).map(([at, points]) => ({ name: board.rows[at].name, points }))));
+    const curves = board.curves.map((curve) => lineChart(`${curve.title}${curve.series.length > MOST ? `: ${MOST} of ${many(curve.series.length, "model")}` : ""}`, curve.x, curve.series.slice(0, MOST).map(([at, points]) => ({ name: board.rows[at].title, points }))));
     const radar = radarChart(board);
     body.append(...[radar, ...curves].filter(Boolean));
     if (body.childNodes.length) parts.push(h("h2", {}, "Figures"), body);
