@@ -35,15 +35,26 @@ def add_metrics(zoo: Zoo, root: str | os.PathLike) -> Zoo:
 
 
 def add_summaries(zoo: Zoo, summaries: Iterable[SummaryFile]) -> Zoo:
-  """Adds the metrics of summaries that have been read, but those that the zoo has computed from the same cells."""
+  """Adds the metrics of summaries that have been read, but those that the zoo has computed from the same cells.
+
+  Of several of a model the most complete counts. Columns of a suite that was run on several data sets or threats name
+  them.
+  """
   places = {model: row for row, model in enumerate(zoo.models)}
-  columns: dict[str, np.ndarray] = {}
+  best: dict[tuple[str, ...], SummaryFile] = {}
   for summary in summaries:
-    if summary.model in places:
-      for name, metric in summary.metrics.items():
-        part = f" [{metric.cells} of {metric.whole}]" if metric.partial else ""
-        values = columns.setdefault(f"{summary.suite}{METRIC}{name}{part}", np.full(len(zoo), np.nan))
-        values[places[summary.model]] = metric.value
+    key = summary.model, summary.suite, summary.data, summary.norm, summary.eps
+    if summary.model in places and (key not in best or summary.completeness > best[key].completeness):
+      best[key] = summary
+  kinds = {key[1:] for key in best}
+  columns: dict[str, np.ndarray] = {}
+  for (model, *kind), summary in best.items():
+    alone = sum(other[0] == summary.suite for other in kinds) == 1
+    suite = summary.suite if alone else " ".join(filter(None, kind))
+    for name, metric in summary.metrics.items():
+      part = f" [{metric.cells} of {metric.whole}]" if metric.partial else ""
+      values = columns.setdefault(f"{suite}{METRIC}{name}{part}", np.full(len(zoo), np.nan))
+      values[places[model]] = metric.value
   added = {name: values for name, values in columns.items() if not _is_there(zoo, values)}
   return replace(zoo, columns={**zoo.columns, **added})
 

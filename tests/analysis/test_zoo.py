@@ -403,5 +403,11 @@ def test_a_results_folder_with_summaries_and_different_sizes(tmp_path):
     (tmp_path / model / "oodrb.summary.json").write_text(json.dumps(document))
   again = add_metrics(read_cells(tmp_path), tmp_path)
   assert "oodrb: ID accuracy" not in again.columns and again.column("oodrb: norm").tolist() == [0, 1, 2]
+  # A run in another norm is another number, and one of more cells comes before one of fewer.
+  for norm, n, value in (("l2", 100, 7), ("", 10, 9)):
+    document = {"suite": "oodrb", "model": "a", "n": n, "metrics": {"norm": value}, "partial": not norm}
+    (tmp_path / "a" / f"z{norm}.summary.json").write_text(json.dumps({**document, "threat": {"norm": norm}}))
+  again = add_metrics(read_cells(tmp_path), tmp_path)
+  assert again.column("oodrb: norm").tolist() == [0, 1, 2] and again.column("oodrb l2: norm")[0] == 7
   notes = "\n".join(zoo.notes)
   assert "bad.n1.seed0.json" in notes and "id: cells of 100, 500 examples" in notes and "not a summary" in notes
