@@ -6,18 +6,18 @@ with a long tail can answer. Both come with bootstrap intervals over models, and
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from jaxrobust.analysis.bootstrap import DRAWS, FEWEST_FOR_INTERVAL, LEVEL, UNKNOWN, Interval, percentile_interval
-from jaxrobust.analysis.ranking import kendall, kendall_interval, multiplicities
+from jaxrobust.analysis.ranking import Orders, multiplicities
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.registry import unknown_name
 
-KINDS = ("pearson", "kendall")
 # Columns that number the rows of a table and measure nothing.
 NUMBERING = ("rank", "index", "#", "")
 FEWEST = 3
@@ -39,7 +39,7 @@ def pearson(x: np.ndarray, y: np.ndarray) -> float:
   (0.9934, nan)
   """
   x, y = _known(x, y)
-  return float(_correlations(x, y, np.ones((1, x.size)))[0]) if x.size else float("nan")
+  return float(Spreads(np.stack([x, y]), np.ones((1, x.size))).between(0, [1])[0, 0]) if x.size else float("nan")
 
 
 def pearson_interval(x: np.ndarray, y: np.ndarray, draws: int = DRAWS, seed: int = 0, level: float = LEVEL) -> Interval:
@@ -52,7 +52,7 @@ def pearson_interval(x: np.ndarray, y: np.ndarray, draws: int = DRAWS, seed: int
   x, y = _known(x, y)
   if x.size < FEWEST_FOR_INTERVAL:
     return UNKNOWN
-  return percentile_interval(_correlations(x, y, multiplicities(x.size, draws, seed)), level)
+  return percentile_interval(Spreads(np.stack([x, y]), multiplicities(x.size, draws, seed)).between(0, [1])[0], level)
 
 
 def _known(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -63,23 +63,44 @@ def _known(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
   return x[known], y[known]
 
 
-def _correlations(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
-  """Computes r of resampled zoos, each given by how often it holds every model."""
-  # Centered once, and in units of the spread, so that squares of large numbers leave nothing to rounding.
-  x, y = (
-    (values - values.mean()) / (np.ptp(values) if np.ptp(values) > 1e-12 * np.abs(values).max() else np.inf)
-    for values in (x, y)
-  )
-  weights = weights.astype(np.float64)
-  mean = lambda values: weights @ values / weights.sum(1)
-  covariance = mean(x * y) - mean(x) * mean(y)
-  variances = (mean(x * x) - mean(x) ** 2) * (mean(y * y) - mean(y) ** 2)
-  # Rounding leaves something of the variance of equal numbers, so that they are told by themselves.
-  drawn = weights > 0
-  differ = lambda values: np.where(drawn, values, -np.inf).max(1) > np.where(drawn, values, np.inf).min(1)
-  known = differ(x) & differ(y) & (variances > 0)
-  with np.errstate(divide="ignore", invalid="ignore"):
-    return np.where(known, np.clip(covariance / np.sqrt(variances), -1, 1), np.nan)
+class Spreads:
+  """Pearson's r between any two of several columns, in many resampled zoos at once; arguments are those of `Orders`."""
+
+  def __init__(self, columns: np.ndarray, weights: np.ndarray):
+    # Centered once, and in units of the spread, so that squares of large numbers leave nothing to rounding.
+    spread = np.ptp(columns, axis=1, keepdims=True)
+    flat = spread <= 1e-12 * np.abs(columns).max(axis=1, keepdims=True)
+    self._columns = (columns - columns.mean(axis=1, keepdims=True)) / np.where(flat, np.inf, spread)
+    self._weights = weights.astype(np.float64) / weights.sum(1, keepdims=True)
+    self._means = self._columns @ self._weights.T
+    self._variances = self._columns**2 @ self._weights.T - self._means**2
+    # Rounding leaves something of the variance of equal numbers, so that they are told by themselves.
+    self._differ = np.stack([_differ(column, weights > 0) for column in self._columns])
+
+  @staticmethod
+  def draws(n: int, draws: int) -> int:
+    """Returns how many zoos are resampled: all that are asked for."""
+    return draws
+
+  def between(self, at: int, others: Sequence[int]) -> np.ndarray:
+    """Returns r of one column and of each of the others, (others, zoos); NaN where all are equal."""
+    others = list(others)
+    products = (self._columns[at] * self._columns[others]) @ self._weights.T
+    covariances = products - self._means[at] * self._means[others]
+    variances = self._variances[at] * self._variances[others]
+    known = self._differ[at] & self._differ[others] & (variances > 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+      return np.where(known, np.clip(covariances / np.sqrt(variances), -1, 1), np.nan)
+
+
+def _differ(column: np.ndarray, drawn: np.ndarray) -> np.ndarray:
+  """Tells in which zoos the models drawn, (zoos, models), have different numbers."""
+  order = np.argsort(column)
+  drawn = drawn[:, order]
+  return column[order][drawn.argmax(1)] < column[order][::-1][drawn[:, ::-1].argmax(1)]
+
+
+KINDS: dict[str, type[Spreads] | type[Orders]] = {"pearson": Spreads, "kendall": Orders}
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,20 +165,36 @@ def correlation_matrix(
   """
   if kind not in KINDS:
     raise unknown_name("correlation", kind, list(KINDS))
-  value, interval = (pearson, pearson_interval) if kind == "pearson" else (kendall, kendall_interval)
-  columns = {name: np.asarray(column, np.float64) for name, column in table.items()}
+  columns = np.array([np.asarray(column, np.float64) for column in table.values()])
   size = len(columns)
   values, low, high = (np.full((size, size), np.nan) for _ in range(3))
   n = np.zeros((size, size), int)
-  for row, x in enumerate(columns.values()):
-    for column, y in enumerate(columns.values()):
-      if column < row:
-        continue
-      known, _ = _known(x, y)
-      n[row, column] = n[column, row] = known.size
-      if known.size < FEWEST:
-        continue
-      ends = Interval(1.0, 1.0) if row == column else interval(x, y, draws, seed)
-      for array, number in ((values, value(x, y)), (low, ends.low), (high, ends.high)):
-        array[row, column] = array[column, row] = number
-  return Correlations(kind, tuple(columns), values, low, high, n)
+  for known, pairs in _by_models(columns).items():
+    rows = np.frombuffer(known, bool)
+    count = int(rows.sum())
+    for row, column in pairs:
+      n[row, column] = n[column, row] = count
+    if count < FEWEST:
+      continue
+    weights = np.ones((1, count))
+    if count >= FEWEST_FOR_INTERVAL:
+      weights = np.concatenate([weights, multiplicities(count, KINDS[kind].draws(count, draws), seed)])
+    names = sorted({name for pair in pairs for name in pair})
+    resampled = KINDS[kind](columns[names][:, rows], weights)
+    for row, others in itertools.groupby(pairs, key=lambda pair: pair[0]):
+      there = [column for _, column in others]
+      found = resampled.between(names.index(row), [names.index(column) for column in there])
+      for column, draw in zip(there, found, strict=True):
+        ends = Interval(1.0, 1.0) if row == column else percentile_interval(draw[1:])
+        for array, number in ((values, draw[0]), (low, ends.low), (high, ends.high)):
+          array[row, column] = array[column, row] = number
+  return Correlations(kind, tuple(table), values, low, high, n)
+
+
+def _by_models(columns: np.ndarray) -> dict[bytes, list[tuple[int, int]]]:
+  """Sorts pairs of columns by the models that have both numbers: all pairs of a table without gaps have the same."""
+  known = np.isfinite(columns)
+  found: dict[bytes, list[tuple[int, int]]] = {}
+  for pair in itertools.combinations_with_replacement(range(len(columns)), 2):
+    found.setdefault((known[pair[0]] & known[pair[1]]).tobytes(), []).append(pair)
+  return found

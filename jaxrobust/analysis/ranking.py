@@ -12,7 +12,7 @@ from jaxrobust.analysis.bootstrap import resamples as draw_resamples
 from jaxrobust.core.errors import InputError
 
 # Pairs that all resampled zoos may have together, zoos there are at least, and pairs looked at at once.
-_PAIRS, _LEAST_DRAWS, _BLOCK = 20_000_000_000, 200, 8_000_000
+_PAIRS, _LEAST_DRAWS, _BLOCK = 500_000_000, 200, 8_000_000
 
 
 def ranks(values: np.ndarray) -> np.ndarray:
@@ -54,7 +54,7 @@ def kendall(x: np.ndarray, y: np.ndarray) -> float:
   (0.6667, 0.9129)
   """
   x, y = _known(x, y)
-  return float(_tau(x, y, np.ones((1, x.size), np.float32))[0])
+  return float(Orders(np.stack([x, y]), np.ones((1, x.size), np.float32)).between(0, [1])[0, 0])
 
 
 def kendall_interval(x: np.ndarray, y: np.ndarray, draws: int = DRAWS, seed: int = 0, level: float = LEVEL) -> Interval:
@@ -80,8 +80,8 @@ def kendall_interval(x: np.ndarray, y: np.ndarray, draws: int = DRAWS, seed: int
   x, y = _known(x, y)
   if x.size < FEWEST_FOR_INTERVAL:
     return UNKNOWN
-  draws = min(draws, max(_LEAST_DRAWS, _PAIRS // x.size**2))
-  return percentile_interval(_tau(x, y, multiplicities(x.size, draws, seed)), level)
+  weights = multiplicities(x.size, Orders.draws(x.size, draws), seed)
+  return percentile_interval(Orders(np.stack([x, y]), weights).between(0, [1])[0], level)
 
 
 def multiplicities(n: int, draws: int = DRAWS, seed: int = 0) -> np.ndarray:
@@ -93,10 +93,8 @@ def multiplicities(n: int, draws: int = DRAWS, seed: int = 0) -> np.ndarray:
   >>> multiplicities(5, draws=2).sum(1).tolist()
   [5.0, 5.0]
   """
-  rows = draw_resamples(n, draws, seed)
-  counts = np.zeros(rows.shape, np.float32)
-  np.add.at(counts, (np.arange(len(rows))[:, None], rows), 1)
-  return counts
+  rows = draw_resamples(n, draws, seed) + n * np.arange(draws)[:, None]
+  return np.bincount(rows.ravel(), minlength=draws * n).reshape(draws, n).astype(np.float32)
 
 
 def _known(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -111,17 +109,40 @@ def _signs(values: np.ndarray, rows: slice) -> np.ndarray:
   return np.sign(values[rows, None] - values[None]).astype(np.float32)
 
 
-def _tau(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
-  """Computes τ_b of resampled zoos, some rows of the pairs at a time, so that they fit into memory."""
-  sums = np.zeros((3, len(weights)))
-  step = max(1, _BLOCK // max(x.size, 1))
-  for start in range(0, x.size, step):
-    rows = slice(start, start + step)
-    signs_x, signs_y = _signs(x, rows), _signs(y, rows)
-    for at, signs in enumerate((signs_x * signs_y, np.abs(signs_x), np.abs(signs_y))):
-      sums[at] += np.einsum("br,br->b", weights @ signs.T, weights[:, rows], dtype=np.float64)
-  with np.errstate(divide="ignore", invalid="ignore"):
-    return sums[0] / np.sqrt(sums[1] * sums[2])
+class Orders:
+  """Kendall's τ_b between any two of several columns, in many resampled zoos at once.
+
+  Args:
+    columns: without gaps, (columns, models).
+    weights: how often each zoo holds each model, (zoos, models), as `multiplicities` counts it.
+  """
+
+  def __init__(self, columns: np.ndarray, weights: np.ndarray):
+    self._columns, self._weights = columns, weights.astype(np.float32)
+    # Pairs that are no ties: those of a column with itself.
+    self._differing = np.stack([self._agreeing(column, column) for column in columns])
+
+  @staticmethod
+  def draws(n: int, draws: int) -> int:
+    """Returns how many zoos of n models are resampled where so many are asked for."""
+    return min(draws, max(_LEAST_DRAWS, _PAIRS // n**2))
+
+  def between(self, at: int, others: Sequence[int]) -> np.ndarray:
+    """Returns τ_b of one column and of each of the others, (others, zoos); NaN where all are equal."""
+    agreeing = np.stack([self._agreeing(self._columns[at], self._columns[other]) for other in others])
+    with np.errstate(divide="ignore", invalid="ignore"):
+      return agreeing / np.sqrt(self._differing[at] * self._differing[list(others)])
+
+  def _agreeing(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Counts pairs in the same order less those in the other one, some rows at a time, so that they fit into memory."""
+    found, weights = np.zeros(len(self._weights)), self._weights
+    step = max(1, _BLOCK // max(x.size, 1))
+    for start in range(0, x.size, step):
+      rows = slice(start, start + step)
+      found += np.einsum(
+        "br,br->b", weights @ (_signs(x, rows) * _signs(y, rows)).T, weights[:, rows], dtype=np.float64
+      )
+    return found
 
 
 class Standing(NamedTuple):

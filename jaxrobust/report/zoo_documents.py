@@ -99,7 +99,7 @@ def _correlate(zoo: Zoo) -> Correlations | None:
     known, key=lambda name: (not name.startswith(ID), _is_single(name) and name.endswith((ACCURACY, ROBUSTNESS)))
   )
   chosen = {name: known[name] for name in names[:MOST_CORRELATED]}
-  return correlation_matrix(chosen, "kendall", draws=300) if len(chosen) > 1 else None
+  return correlation_matrix(chosen, "kendall") if len(chosen) > 1 else None
 
 
 def write_zoos(reports: Sequence[ZooReport], out: Path, plots: bool) -> int:

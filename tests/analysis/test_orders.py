@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import tracemalloc
 
 import numpy as np
@@ -75,6 +76,22 @@ def test_a_matrix_of_correlations_with_gaps_and_constants():
     correlation_matrix(table, "person")
   with pytest.raises(InputError, match="the same models"):
     pearson([1, 2], [1, 2, 3])
+
+
+@pytest.mark.parametrize(
+  ("kind", "value", "interval"), [("pearson", pearson, pearson_interval), ("kendall", kendall, kendall_interval)]
+)
+def test_a_matrix_is_its_pairs_whatever_they_lack(kind, value, interval):
+  rng = np.random.default_rng(4)
+  table = {str(at): rng.normal(size=30).round(1) for at in range(6)}
+  table["1"][[3, 7]] = table["2"][4] = table["3"][5:] = np.nan
+  found = correlation_matrix(table, kind, draws=60, seed=2)
+  for (row, x), (column, y) in itertools.combinations(enumerate(table.values()), 2):
+    assert found.values[row, column] == pytest.approx(value(x, y), rel=1e-6)
+    ends = found.low[row, column], found.high[row, column]
+    assert ends == pytest.approx(interval(x, y, 60, 2), rel=1e-5, nan_ok=True)
+    assert found.n[column, row] == (np.isfinite(x) & np.isfinite(y)).sum()
+  assert np.isfinite(found.low).sum() == 26 and (np.diag(found.values) == pytest.approx(1))
 
 
 def test_a_column_in_which_one_model_differs_has_a_correlation_and_no_interval():
