@@ -138,7 +138,8 @@ def fit_trends(
     zoo: models.
     pairs: (kind, x, y), as `column_pairs` lists them.
     scale: `raw` or `probit`.
-    top: the largest value of all columns, 100 for percentages.
+    top: the largest value of all columns, 100 for percentages; pairs by hand of which one is neither accuracy nor
+      robustness may have larger ones on the raw scale, and get no limit.
     group: a label to split the zoo by; empty for the whole alone.
     draws: zoos to resample for the intervals.
     seed: of the draws.
@@ -156,8 +157,9 @@ def fit_trends(
     for kind, x, y in pairs:
       horizontal, vertical = part.column(x), part.column(y)
       try:
-        _check_range(top, {x: horizontal, y: vertical})
-        line = fit_line(horizontal, vertical, scale, top, (x, y))
+        bounded = bool(kind) or scale == "probit"
+        largest = _largest({x: horizontal, y: vertical}, top, bounded)
+        line = fit_line(horizontal, vertical, scale, largest, (x, y))
       except InputError as error:
         problems.append(f"{group} {name}: {error}" if name else str(error))
         continue
@@ -171,11 +173,15 @@ def fit_trends(
   return trends, list(dict.fromkeys(problems))
 
 
-def _check_range(top: float, columns: dict[str, np.ndarray]) -> None:
+def _largest(columns: dict[str, np.ndarray], top: float, bounded: bool) -> float:
+  """Returns the largest value of axes, and refuses what is not within 0 and `top` on those that are bounded."""
   for name, values in columns.items():
     known = values[np.isfinite(values)]
     if known.size and (known.min() < 0 or known.max() > top):
-      raise InputError(f"{name} ranges from {known.min():g} to {known.max():g}, not within 0 and {top:g}; see --top")
+      if bounded:
+        raise InputError(f"{name} ranges from {known.min():g} to {known.max():g}, not within 0 and {top:g}; see --top")
+      top = float(np.abs(known).max())
+  return top
 
 
 def _are_fractions(line: Line, *columns: np.ndarray) -> bool:

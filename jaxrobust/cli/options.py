@@ -180,7 +180,7 @@ OWN = {
     "line": "of effective robustness: cifar10-linf or imagenet-linf as published; empty for the zoo's own",
     "correlate": "pearson or kendall",
     "draws": "zoos resampled for the 95 % intervals",
-    "date": "of the zoo; empty for the day the file was changed",
+    "date": "of the zoo; empty for the newest of the table's column, or the day the file was changed",
     "beside": "with --show=gap: a CSV file of the same models, or a folder of RobustBench's model_info",
     "out": "folder for all tables and plots; empty for none",
     "plots": "auto (where matplotlib is installed), yes or no; with out",

@@ -49,31 +49,35 @@ def write_trend_plots(
 
 
 def _scatter(plt: Any, trend: Trend, groups: Sequence[Trend]) -> Any:
-  """Draws models, their line with its 95 % band, y = x and the upper limit."""
+  """Draws models, their line with its 95 % band and, of accuracies, y = x and the upper limit."""
   x, y = trend.zoo.column(trend.x), trend.zoo.column(trend.y)
   top = trend.line.top
   figure, axes = plt.subplots(figsize=(4.8, 4.4))
-  places = np.linspace(0, top, _POINTS)
-  axes.plot([0, top], [0, top], color="#8C8C8C", linewidth=0.8, linestyle=":", label="y = x")
+  if trend.line.of_shares:
+    places = np.linspace(0, top, _POINTS)
+    axes.plot([0, top], [0, top], color="#8C8C8C", linewidth=0.8, linestyle=":", label="y = x")
+    axes.set_xlim(0, top)
+    axes.set_ylim(0, top)
+  else:
+    places = np.linspace(np.nanmin(x), np.nanmax(x), _POINTS)
   low, high = band(trend, places)
   axes.fill_between(places, low, high, color=COLORS[0], alpha=0.15, linewidth=0)
   sign = "+" if trend.line.intercept >= 0 else "−"
-  text = f"{trend.line.slope:.3f} x {sign} {abs(trend.line.intercept):.2f}, R² {trend.line.r2:.3f}"
-  axes.plot(places, np.clip(trend.line.predict(places), 0, top), color=COLORS[0], linewidth=1.2, label=text)
+  slope = f"{trend.line.slope:.3f}" if trend.line.of_shares else f"{trend.line.slope:.3g}"
+  text = f"{slope} x {sign} {abs(trend.line.intercept):.2f}, R² {trend.line.r2:.3f}"
+  axes.plot(places, _expected(trend, places), color=COLORS[0], linewidth=1.2, label=text)
   if groups:
     for color, group in zip(COLORS[1:], groups, strict=False):
       axes.scatter(
         group.zoo.column(group.x), group.zoo.column(group.y), s=16, color=color, label=label(group.group, 24)
       )
-      axes.plot(places, np.clip(group.line.predict(places), 0, top), color=color, linewidth=0.8)
+      axes.plot(places, _expected(group, places), color=color, linewidth=0.8)
   axes.scatter(x, y, s=16, color=COLORS[0], alpha=0.25 if groups else 0.8, zorder=0.9)
   if trend.limit is not None:
     ends = trend.intervals["limit"]
     bracket = f" [{ends.low:.1f}, {ends.high:.1f}]" if np.isfinite(ends.low) else ""
     text = f"limit {trend.limit:.1f}{bracket}"
     axes.axhline(trend.limit, color=COLORS[1], linewidth=0.8, linestyle="--", zorder=0.8, label=text)
-  axes.set_xlim(0, top)
-  axes.set_ylim(0, top)
   unit = ", %" if top == 100 else ""
   axes.set_xlabel(label(trend.x, 50) + unit)
   axes.set_ylabel(label(trend.y, 50) + unit)
@@ -92,7 +96,7 @@ def band(trend: Trend, places: np.ndarray, draws: int = DRAWS) -> tuple[np.ndarr
     draws: zoos to resample.
 
   Returns:
-    The lower and the upper edge, inside [0, top]; the line itself where there are too few models.
+    The lower and the upper edge, of accuracies inside [0, top]; the line itself where there are too few models.
   """
   line = trend.line
   x, y = trend.zoo.column(trend.x), trend.zoo.column(trend.y)
@@ -106,8 +110,14 @@ def band(trend: Trend, places: np.ndarray, draws: int = DRAWS) -> tuple[np.ndarr
     edges = list(np.nanquantile(slope[:, None] * at + intercept[:, None], [tail, 1 - tail], axis=0))
     if line.scale == "probit":
       edges = [inverse_probit(edge, line.top) for edge in edges]
-  low, high = (np.clip(edge, 0, line.top) for edge in edges)
+  low, high = (np.clip(edge, 0, line.top) if line.of_shares else edge for edge in edges)
   return low, high
+
+
+def _expected(trend: Trend, places: np.ndarray) -> np.ndarray:
+  """Returns the line at every x, inside the frame of accuracies."""
+  expected = trend.line.predict(places)
+  return np.clip(expected, 0, trend.line.top) if trend.line.of_shares else expected
 
 
 def _boxes(plt: Any, zoo: Zoo, drops: Mapping[str, np.ndarray]) -> Any:

@@ -73,12 +73,13 @@ def test_filters_groups_scales_and_columns(board):
   assert [row["group"] for row in rows] == ["", "pgd-at", "trades"] and rows[0]["x"] == "params"
   # Parameters have no limit and lose no points, and each model its distance.
   assert all(row["limit"] is None for row in rows)
-  words = ("--x", "params", "--y", "OOD_d robustness", "--top", "1e9")
+  words = ("--x", "params", "--y", "OOD_d robustness")
   assert all(row["OOD_d robustness"] is not None for row in lines(board, *words, "--show=effective")[0])
   assert lines(board, *words, "--show=degradation")[0] == []
   billions = board.with_name("billions.csv")
   billions.write_text("model,params,robust\n" + "".join(f"m{at},{at}e8,{40 + at}\n" for at in range(1, 9)))
-  assert "0.00000001000 [" in call("trends", billions, "--x=params", "--y=robust", "--top=1e9")[1]
+  assert "0.00000001000 [" in call("trends", billions, "--x=params", "--y=robust")[1]
+  refused(2, "params ranges from 1e+08 to 8e+08", "trends", billions, "--x=params", "--y=robust", "--scale=probit")
 
 
 @pytest.mark.parametrize(
