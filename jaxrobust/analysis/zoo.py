@@ -252,14 +252,18 @@ def _unique(labels: Mapping[str, tuple[str, ...]], size: int) -> tuple[str, ...]
   column = next((name for name in NAMES if name in labels), next(iter(labels), None))
   names = list(labels[column]) if column is not None else [""] * size
   arch = labels.get("arch", ("",) * size)
-  for more in (arch, None):
-    counts, seen = Counter(names), Counter[str]()
-    for row, name in enumerate(list(names)):
-      seen[name] += 1
-      if name and counts[name] == 1:
-        continue
-      if more is None:
-        names[row] = f"{name} #{seen[name]}".strip()
-      elif more[row] and name:
-        names[row] = f"{name}, {more[row]}"
+  counts = Counter(names)
+  both = zip(names, arch, strict=True)
+  names = [f"{name}, {more}" if name and more and counts[name] > 1 else name for name, more in both]
+  counts, numbered = Counter(names), Counter[str]()
+  taken = {name for name in counts if name and counts[name] == 1}
+  for row, name in enumerate(names):
+    if name in taken:
+      continue
+    text = name
+    while text == name or text in taken:
+      numbered[name] += 1
+      text = f"{name} #{numbered[name]}".strip()
+    names[row] = text
+    taken.add(text)
   return tuple(names)

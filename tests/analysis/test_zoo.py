@@ -71,6 +71,7 @@ def test_models_of_one_name_are_told_apart_and_gaps_are_gaps():
   assert zoo.models == ("a, r #1", "a, r #2", "a, v", "b")
   assert np.isnan(zoo.columns["x"]).tolist() == [False, True, True, True]
   assert make_zoo({"x": [1, 2]}).models == ("#1", "#2")
+  assert make_zoo({"model": ["a", "a #1", "a", "", "#1"], "x": range(5)}).models == ("a #2", "a #1", "a #3", "#2", "#1")
   assert "flag" in make_zoo({"name": ["a"], "flag": [True]}).labels
   with pytest.raises(InputError, match="columns of one length"):
     make_zoo({"a": [1], "b": [1, 2]})
