@@ -37,6 +37,12 @@ TRANSFORMERS = (
   *("mixer_b16_224", "mixer_l16_224"),
 )
 ARCHITECTURES = CONVOLUTIONAL + TRANSFORMERS
+# EfficientNets as large as the paper has them (section 4.1); B1 is so anyway, timm's others are smaller.
+_SEEN = {
+  "efficientnet_b2": "resize292-crop260-bicubic",
+  "efficientnet_b3": "resize331-crop300-bicubic",
+  "efficientnet_b4": "resize412-crop380-bicubic",
+}
 
 
 def _deit(config: ConfigDict) -> None:
@@ -67,6 +73,7 @@ def get_config(arg: str = "resnet50") -> ConfigDict:
   config = ConfigDict()
   config.arch = arch
   config.data = "imagenet-train"
+  config.preprocess = _SEEN.get(arch, "")
   config.epochs = 100.0
   config.batch_size = 512
   config.schedule = "cosine"
@@ -87,6 +94,6 @@ def get_config(arg: str = "resnet50") -> ConfigDict:
     _deit(config)
   if "runlocal" in words:
     config.arch, config.data, config.precision = "cnn-tiny", "digits32-train", "float32"
-    config.arch_options = ConfigDict()
+    config.arch_options, config.preprocess = ConfigDict(), ""
     config.epochs, config.batch_size, config.warmup_epochs = 0.2, 64, 0.0
   return config

@@ -235,6 +235,7 @@ OWN = {
     "arch_options": "parameters of the architecture; those of a config can be changed",
     "extra_data": "a second data set that fills a part of every batch; empty for none",
     "extra_part": "which part of every batch comes from extra_data, in (0, 1); 0 without",
+    "preprocess": "how pictures become arrays, as resize292-crop260-bicubic; empty for the architecture's own way",
     "init": "a classifier's folder to start from; empty for random weights",
     "epochs": "over the data, more than 0; parts of an epoch too",
     "batch_size": "of one step over all devices",

@@ -19,7 +19,10 @@ SHARDINGS = ("data", "fsdp")
 # Say how a run is logged or checked, not what it makes: a run may be continued with others.
 _FREE = ("save_every", "log_every")
 # Came later: a run without them is the run it was before.
-_LATER = {"extra_data": "", "extra_part": 0.0, "first_rate": 0.0, "last_rate": 0.0, "batch_norm_groups": 1}
+_LATER = {
+  **{"extra_data": "", "extra_part": 0.0, "first_rate": 0.0, "last_rate": 0.0, "batch_norm_groups": 1},
+  "preprocess": "",
+}
 
 
 @accepts_old_names
@@ -30,6 +33,8 @@ class TrainConfig:
   Attributes:
     arch, data: registered names; `arch_options` go to the architecture.
     extra_data, extra_part: a second data set and which part of every batch comes from it (extra or synthetic images).
+    preprocess: how pictures become arrays, and so the size of images (`resize292-crop260`); the architecture's own way
+      if empty.
     init: a classifier folder to start from (fine-tuning); a head of another size is replaced.
     epochs, batch_size: of the whole run, over all devices; a batch may straddle two epochs.
     accumulate: batches whose gradients are averaged into one update.
@@ -55,6 +60,7 @@ class TrainConfig:
   data: str = "digits32-train"
   extra_data: str = ""
   extra_part: float = 0.0
+  preprocess: str = ""
   init: str = ""
   epochs: float = 20.0
   batch_size: int = 64
@@ -111,7 +117,7 @@ class TrainConfig:
       raise InputError(f"batch_size {self.batch_size} does not divide into {self.batch_norm_groups} batch_norm_groups")
     if bool(self.extra_data) != (self.extra_part > 0) or self.extra_part >= 1:
       raise InputError(f"extra_data needs an extra_part in (0, 1) and the other way round, got {self.extra_part!r}")
-    for name in ("arch", "data", "extra_data", "init"):
+    for name in ("arch", "data", "extra_data", "preprocess", "init"):
       if not isinstance(values[name], str):
         raise InputError(f"{name} must be a name, got {values[name]!r}")
     for name, known in (("precision", PRECISIONS), ("sharding", SHARDINGS)):

@@ -111,7 +111,7 @@ def _finished(config: TrainConfig, folder: Path) -> bool:
 def _start(config: TrainConfig, folder: Path, mesh: Mesh, stop: StopRequest) -> tuple[Run, TrainState]:
   """Returns the run, and its state as it was left or fresh."""
   spec = MODELS[config.arch]
-  seen = preprocessing_name(spec.input_size[0], spec.crop_fraction, spec.interpolation)
+  seen = config.preprocess or preprocessing_name(spec.input_size[0], spec.crop_fraction, spec.interpolation)
   data = training_data(config.data, config.extra_data, config.extra_part, config.batch_size, seen)
   size = len(data) - config.holdout
   if config.batch_size > size:

@@ -83,6 +83,9 @@ def exported(run: Run, variables: Any) -> Any:
 def save_weights(run: Run, variables: Any, folder: Path, extra: dict[str, Any]) -> None:
   spec, config = MODELS[run.config.arch], run.config
   notes = {"train": config.identity(), **extra}
+  if config.preprocess:
+    notes["preprocess"] = config.preprocess
+  shape = run.data.take(np.arange(1))[0].shape[1:]
   save_classifier(
     folder,
     config.arch,
@@ -92,6 +95,7 @@ def save_weights(run: Run, variables: Any, folder: Path, extra: dict[str, Any]) 
     std=spec.std,
     options=exported_options(config, run.recipe.plan),
     notes=notes,
+    input_shape=None if shape == spec.input_size else shape,
   )
 
 

@@ -73,6 +73,7 @@ def test_recipes_follow_the_authors_files_where_text_and_files_differ():
   cnn, vit = made("robustart.py", "resnet50"), made("robustart.py", "vit_base_patch16_224")
   assert (cnn.first_rate, cnn.learning_rate, cnn.last_rate, cnn.warmup_epochs) == (0.1, 0.4, 0.0, 2.0)
   assert (vit.first_rate, vit.learning_rate, vit.last_rate, vit.clip) == (1e-5, 5e-4, 1e-5, 0.0)
+  assert not cnn.preprocess and "crop380" in made("robustart.py", "efficientnet_b4").preprocess
   assert made("robustart.py", "resnet50,half-at").plan().objective.together
   table6 = made("robustart.py", "deit_small_patch16_224,half-at-deit")
   assert table6.plan().objective.eps == "0.5/255" and (table6.epochs, table6.batch_size) == (300, 1024)

@@ -7,6 +7,7 @@ import pytest
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.errors import InputError
 from jaxrobust.data.registry import load_data
+from jaxrobust.evaluation.preprocess import model_preprocessing
 from jaxrobust.models.registry import make_model
 from jaxrobust.models.zoo import load_classifier
 from jaxrobust.training import loop
@@ -30,6 +31,15 @@ def test_pictures_are_seen_at_the_size_of_the_network_and_cropped_while_they_are
   made = make_train_config({**options, "techniques": ("random-resized-crop", "flip")})
   loop.train(made, tmp_path / "net", quiet=True)
   assert load_classifier(tmp_path / "net").input_shape == (32, 32, 3) and set(seen) >= {0, 1}
+
+
+@pytest.mark.ci
+def test_another_size_than_the_architectures_is_kept_by_the_network(folder, tmp_path):
+  options = {"arch": "cnn-tiny", "data": f"folder:{folder}", "epochs": 1.0, "batch_size": 8, "techniques": ("flip",)}
+  plain, made = make_train_config(options), make_train_config({**options, "preprocess": "resize28-crop24-bicubic"})
+  assert "preprocess" not in plain.identity() and plain.identity() != made.identity()
+  net = loop.train(made, tmp_path / "net", quiet=True)
+  assert load_classifier(net).input_shape == (24, 24, 3) and model_preprocessing(net) == "resize28-crop24-bicubic"
 
 
 def test_a_crop_is_left_to_the_devices_where_there_are_no_pictures(folder):
