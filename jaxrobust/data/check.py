@@ -17,7 +17,7 @@ def describe(name: str) -> list[tuple[str, str]]:
   entry = DATASETS[name.partition(":")[0]]
   rows = [
     ("what", entry.description),
-    ("size", f"{entry.size} images, {entry.classes} classes"),
+    ("size", f"{entry.size_of(name)} images, {entry.classes} classes"),
     ("source", entry.source),
     ("license", entry.license),
     ("folder", f"$JAXROBUST_DATASETS/{entry.folder}" if entry.folder else "embedded"),
@@ -43,8 +43,8 @@ def problems(name: str, data_dir: str | Path | None = None, decode: bool = False
   except JaxrobustError as error:
     yield str(error)
     return
-  if len(source) != entry.size:
-    yield f"{name} has {len(source)} images; a complete copy has {entry.size}"
+  if len(source) != entry.size_of(name):
+    yield f"{name} has {len(source)} images; a complete copy has {entry.size_of(name)}"
   if source.num_classes != entry.classes:
     yield f"{name} has {source.num_classes} classes; expected {entry.classes}"
   if decode and isinstance(source, EncodedSource):

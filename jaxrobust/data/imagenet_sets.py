@@ -172,6 +172,7 @@ IMAGENET_SETS: dict[str, Dataset] = {
     variants=True,
     judged="among its own 113 objects, each of one or more classes",
     id_list="objectnet",
+    sizes={"1000": 17_261},
   ),
   "imagenet-c": Dataset(
     imagenet.corrupted,

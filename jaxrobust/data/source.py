@@ -247,7 +247,7 @@ class Dataset:
 
   Attributes:
     load: makes the source; takes the set's folder, and the variant where there are some, unless it is embedded.
-    size, classes: what a complete copy has.
+    size, classes: what a complete copy has; `sizes` of variants that have another number of images.
     source, license: where it comes from, and under which terms.
     folder: below the folder of all data sets; empty if the set is embedded.
     get: what to put into that folder.
@@ -274,3 +274,8 @@ class Dataset:
   variants: bool = False
   judged: str = ""
   id_list: str = ""
+  sizes: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+  def size_of(self, name: str) -> int:
+    """Returns how many images a complete copy has of the data set, or of the variant that a name ends with."""
+    return self.sizes.get(name.partition(":")[2], self.size)

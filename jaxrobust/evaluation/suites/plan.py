@@ -71,8 +71,9 @@ def _examples(part: Part, suite: Suite, n: int | None) -> str:
 
 def count_of(data: str, most: int | None) -> str:
   """Says how many examples of a data set are taken, where no more than `most` are."""
-  entry = DATASETS.get(data.partition("@")[0].partition(":")[0])
-  size = None if entry is None else entry.size
+  name = data.partition("@")[0]
+  entry = DATASETS.get(name.partition(":")[0])
+  size = None if entry is None else entry.size_of(name)
   if most is None or (size is not None and most >= size):
     return "all examples" if size is None else f"all {size} examples"
   return f"{most} examples" if size is None else f"{most} of {size} examples"
