@@ -169,7 +169,8 @@ def fit_trends(
   if not trends:
     raise InputError(problems[0])
   if small:
-    problems.append(f"{group} {', '.join(small)}: fewer than {FEWEST} models each, so no line of their own")
+    more = f" and {len(small) - 5} more" if len(small) > 5 else ""
+    problems.append(f"{group} {', '.join(small[:5])}{more}: fewer than {FEWEST} models each, so no line of their own")
   return trends, list(dict.fromkeys(problems))
 
 
