@@ -60,5 +60,12 @@ def add_summaries(zoo: Zoo, summaries: Iterable[SummaryFile]) -> Zoo:
 
 
 def _is_there(zoo: Zoo, shares: np.ndarray) -> bool:
-  """Tells whether a metric is a column of the zoo already, in per cent: a suite's own means of the same cells are."""
-  return any(np.allclose(100 * shares, values, rtol=1e-9, atol=1e-9, equal_nan=True) for values in zoo.columns.values())
+  """Tells whether a metric is a column of the zoo already, in per cent: a suite's own means of the same cells are.
+
+  Not all models need have the metric. One number may be anything's, and so may nothing but zeros, as of networks that
+  every attack breaks.
+  """
+  known = np.isfinite(shares)
+  wanted = 100 * shares[known]
+  alike = (np.allclose(wanted, values[known], rtol=1e-9, atol=1e-9) for values in zoo.columns.values())
+  return bool(wanted.size > 1 and np.any(wanted)) and any(alike)

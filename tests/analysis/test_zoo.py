@@ -14,7 +14,7 @@ from jaxrobust.analysis.filters import apply_filter
 from jaxrobust.analysis.trends import column_pairs, drops, fit_trends, published_trends, rank_columns
 from jaxrobust.analysis.zoo import make_zoo, read_csv, read_frame
 from jaxrobust.analysis.zoo_cells import cells_zoo, last_change, read_cells
-from jaxrobust.analysis.zoo_metrics import add_metrics
+from jaxrobust.analysis.zoo_metrics import _is_there, add_metrics
 from jaxrobust.core.errors import InputError, StorageError, UnknownNameError
 from jaxrobust.noises.tables import BENCHMARK
 from jaxrobust.report.trend_tables import as_csv, zoo_sheet
@@ -372,6 +372,22 @@ def test_cells_that_leave_a_choice_ask_for_it():
     cells_zoo(two, attack="l1*")
   with pytest.raises(InputError, match="no cell holds an accuracy"):
     cells_zoo([])
+
+
+@pytest.mark.parametrize(
+  ("shares", "there"),
+  [
+    ([0.9, 0.8, 0.7], True),
+    ([0.9, np.nan, 0.7], True),
+    ([0.9, 0.8, 0.6], False),
+    ([0, 0, 0], False),
+    ([0.9, np.nan, np.nan], False),
+    ([np.nan] * 3, False),
+  ],
+)
+def test_a_metric_that_some_models_lack_is_told_from_the_zoos_own_and_zeros_are_not(shares, there):
+  zoo = make_zoo({"model": list("abc"), "ID accuracy": [90, 80, 70], "ID robustness": [0, 0, 0]})
+  assert _is_there(zoo, np.array(shares)) == there
 
 
 def test_a_results_folder_with_summaries_and_different_sizes(tmp_path):
