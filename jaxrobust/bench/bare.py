@@ -22,7 +22,7 @@ BATCHES = (16, 32, 64, 128)
 
 
 class BareCost(NamedTuple):
-  """Returns the seconds per image of a forward pass, and of a forward pass with its input gradient."""
+  """The seconds per image of a forward pass, and of a forward pass with its input gradient."""
 
   forward: float
   gradient: float
