@@ -45,7 +45,7 @@ class CellRow:
     strength: accuracy after a number of attack steps.
     threat: the name of what perturbations were measured by; None where there is no attack, or where nobody says.
     unit: what its distances are in; None where a number is all.
-    certified: accuracy that is proved against budget, of certificates.
+    certified: accuracy that is proved against budget, of certificates and where examples were certified first.
     judged: what its configuration says of how answers are judged; empty for one right class among all.
   """
 
@@ -190,7 +190,7 @@ def make_cell_row(path: str, result: Result) -> CellRow:
     threat=threat_name(result.config, cell.attack),
     unit=threat_unit(result.config),
     judged=str(result.config.get("judging") or ""),
-    certified=_certified(examples) if is_certificate(cell.attack) else None,
+    certified=_certified(examples),
   )
 
 

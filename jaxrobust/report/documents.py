@@ -18,6 +18,7 @@ from jaxrobust.evaluation.metrics.proportions import Proportion
 from jaxrobust.report.boards import Board, threat_order
 from jaxrobust.report.cell_rows import CellRow
 from jaxrobust.report.rankings import Ranking
+from jaxrobust.results.ids import certificate_id, is_certificate
 
 SHOWN_PROBLEMS = 200
 
@@ -190,18 +191,21 @@ def budget_curves(rows: Sequence[CellRow]) -> list[dict[str, Any]]:
 
   Attacks without a budget give one from their distances; attacks that were run at several give a point for each,
   and the clean accuracy at zero. Certificates give one from their radii, a lower bound: what lies between it and the
-  curves of attacks is neither proved nor broken.
+  curves of attacks is neither proved nor broken. What was certified before attacks is one more, of all cells together.
   """
   curves: list[dict[str, Any]] = []
   points: dict[tuple[str, str], dict[float, float]] = {}
   about: dict[tuple[str, str], CellRow] = {}
   clean: dict[str, float] = {}
+  first: dict[tuple[str, str, int], list[CellRow]] = {}
   for row in rows:
     cell = row.cell
-    if row.certified is not None and cell.condition == "clean":
+    if row.certificate and row.certified is not None and cell.condition == "clean":
       curves.append(_curve(row, "budget", cell.attack, row.certified))
     if cell.condition != "clean" or not row.adaptive:
       continue
+    if row.certified is not None:
+      first.setdefault((cell.data, row.threat or "", cell.n), []).append(row)
     if cell.attack == "none":
       clean[cell.data] = row.number.value
     elif cell.eps is None:
@@ -217,7 +221,24 @@ def budget_curves(rows: Sequence[CellRow]) -> list[dict[str, Any]]:
       xs = sorted(values)
       curve = Curve(np.array(xs), np.array([values[x] for x in xs]))
       curves.append(_curve(about[data, attack], "budget", attack, curve))
+  for (_, threat, _), proved in first.items():
+    both = _best_proved([row.certified for row in proved if row.certified is not None])
+    curves.append(_curve(proved[0], "budget", certificate_id(threat, "first"), both))
   return sorted(curves, key=lambda curve: (curve["data"], threat_order(curve["threat"]), curve["attack"]))
+
+
+def held_at(budgets: np.ndarray, shares: np.ndarray, xs: np.ndarray) -> np.ndarray:
+  """Returns what certificates prove at some budgets: what they say at the next larger one, nothing beyond the last.
+
+  >>> held_at(np.array([0.0, 1.0, 1.5]), np.array([0.9, 0.5, 0.0]), np.array([0.0, 0.2, 1.0, 1.2, 2.0])).tolist()
+  [0.9, 0.5, 0.5, 0.0, 0.0]
+  """
+  return np.append(shares, 0.0)[np.searchsorted(budgets, xs)]
+
+
+def _best_proved(curves: Sequence[Curve]) -> Curve:
+  xs = np.unique(np.concatenate([curve.x for curve in curves]))
+  return Curve(xs, np.max([held_at(curve.x, curve.y, xs) for curve in curves], axis=0))
 
 
 def strength_curves(rows: Sequence[CellRow]) -> list[dict[str, Any]]:
@@ -232,5 +253,5 @@ def strength_curves(rows: Sequence[CellRow]) -> list[dict[str, Any]]:
 def _curve(row: CellRow, kind: str, attack: str, curve: Curve) -> dict[str, Any]:
   points = [[round(float(x), 6), round(100 * float(y), 2)] for x, y in zip(curve.x, curve.y, strict=True)]
   about = {"data": row.cell.data, "kind": kind, "norm": row.norm or "", "threat": row.threat or ""}
-  proved = {"proved": True} if row.certificate else {}
+  proved = {"proved": True} if is_certificate(attack) else {}
   return {**about, "unit": row.unit or "", "n": row.cell.n, "attack": attack, "points": points, **proved}

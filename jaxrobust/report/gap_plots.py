@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxrobust.report.cell_rows import CellRow
-from jaxrobust.report.documents import budget_curves
+from jaxrobust.report.documents import budget_curves, held_at
 
 Points = Sequence[tuple[float, float]]
 
@@ -37,14 +37,9 @@ def gap_between(proved: Sequence[Points], attacked: Sequence[Points]) -> ProvedG
   last = min(points[-1][0] for points in attacked)
   xs = np.unique([x for points in (*proved, *attacked) for x, _ in points if x <= last])
   above = np.min([np.interp(xs, *np.transpose(points)) for points in attacked], axis=0)
-  below = np.minimum(np.max([_held(points, xs) for points in proved], axis=0), above)
+  held = [held_at(budgets, shares, xs) for budgets, shares in map(np.transpose, proved)]
+  below = np.minimum(np.max(held, axis=0), above)
   return ProvedGap(np.repeat(xs, 2)[:-1], np.append(below[0], np.repeat(below[1:], 2)), np.repeat(above, 2)[:-1])
-
-
-def _held(points: Points, xs: np.ndarray) -> np.ndarray:
-  """Returns what certificates say at budgets: what they say at the next larger one, nothing beyond the last."""
-  budgets, values = np.transpose(points)
-  return np.append(values, 0.0)[np.searchsorted(budgets, xs)]
 
 
 def find_gaps(models: Mapping[str, Sequence[CellRow]]) -> dict[tuple[str, str, str], dict[str, ProvedGap]]:

@@ -8,11 +8,12 @@ import re
 import numpy as np
 import pytest
 
+from jaxrobust.core.budget import Budget
 from jaxrobust.core.errors import InputError
 from jaxrobust.evaluation.metrics.proportions import proportion
 from jaxrobust.report.boards import make_boards
 from jaxrobust.report.cell_rows import make_cell_row, read_cell_rows
-from jaxrobust.report.documents import as_script, model_id, transfer_maps
+from jaxrobust.report.documents import as_script, budget_curves, held_at, model_id, transfer_maps
 from jaxrobust.report.gap_plots import find_gaps
 from jaxrobust.report.pictures import amplify, read_pictures
 from jaxrobust.report.report import write_report
@@ -344,6 +345,24 @@ def test_a_plot_shades_what_is_neither_proved_nor_broken(tmp_path):
     assert held == pytest.approx(100 * (right & (radius >= budget)).mean())
   # Of two attacks the stronger one counts.
   assert np.interp(0.04, gap.budgets, gap.attacked) == pytest.approx(100 * (near > 0.04).mean(), abs=5)
+
+
+def test_what_was_certified_before_attacks_is_one_curve(tmp_path):
+  right = np.arange(10) < 9
+  for budget, proved in (("1/255", 6), ("2/255", 4), ("4/255", 0)):
+    radius = np.where(np.arange(10) < proved, Budget.parse(budget).value, 0).astype(np.float32)
+    for attack, more in (
+      ("linf-pgd-20", {"certified_radius": radius}),
+      ("oblivious:images:linf-bim-20", {"certified_radius": radius + 9}),
+    ):
+      cell = Cell(model="net", data="digits", condition="clean", attack=attack, eps=budget, n=10)
+      save_result(tmp_path, result(cell, {"correct": right, "robust": right, **more}))
+  rows = read_cell_rows(open_folder(tmp_path)).rows
+  proved, attacked = budget_curves(rows)
+  assert proved["attack"] == "linf-certified-first" and proved["proved"] and "proved" not in attacked
+  budgets, shares = np.transpose(proved["points"])
+  asked = np.array([0.5, 1, 1.5, 2, 3]) / 255
+  assert held_at(budgets, shares, asked - 1e-6).tolist() == [60, 60, 40, 40, 0]
 
 
 def test_a_shared_link_has_a_picture_and_its_address(tmp_path):
