@@ -107,6 +107,8 @@ class TransferRun:
     self.verdicts = [VerdictArrays(len(positions), _value(job), classes=job.classes) for job in jobs]
     # For each job, whether examples are robust after each of the stops.
     self.robust_after = np.zeros((len(jobs), len(self.stops), len(positions)), bool)
+    # Whether the source is right about each example, whatever its targets say.
+    self.source_correct = np.zeros(len(positions), bool)
     targeted = spec.entry.targeted
     # And of targeted images, right before or not, whether their target is predicted.
     self.reached_after = np.zeros_like(self.robust_after) if targeted else None
@@ -130,7 +132,7 @@ class TransferRun:
 
   @property
   def state(self) -> Arrays:
-    state = {"robust_after": self.robust_after}
+    state = {"robust_after": self.robust_after, "source_correct": self.source_correct}
     if self.reached_after is not None:
       state["reached_after"] = self.reached_after
     for number, verdicts in enumerate(self.verdicts):
@@ -139,6 +141,7 @@ class TransferRun:
 
   def record(self, verdicts: Verdicts) -> None:
     """Writes down what each target says of the images, at each budget."""
+    self.source_correct[verdicts["position"]] = verdicts["correct"]
     for number in range(len(self.verdicts) if len(verdicts) else 0):
       self._record(verdicts, number)
 
@@ -191,7 +194,9 @@ class TransferRun:
 
   def _more(self, number: int, verdicts: VerdictArrays, positions: np.ndarray) -> Arrays:
     """Returns what cells of some attacks have beside the usual arrays."""
-    more: Arrays = {} if self.reached_after is None else {"reached": self.reached_after[number][-1]}
+    more: Arrays = {"source_correct": self.source_correct}
+    if self.reached_after is not None:
+      more["reached"] = self.reached_after[number][-1]
     if self.fitted:
       fooled = verdicts["prediction"] != verdicts["clean_prediction"]
       return {**more, "fitted": positions < self.fitted, "fooled": fooled}

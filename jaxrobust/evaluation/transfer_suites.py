@@ -10,7 +10,7 @@
               maps are made of the paper does not say: here those of its other attacks.
 Known deviations: ARES bisects the budget of each example on its victim; here images are made at a list of budgets, once
 for all victims. A success rate is over the images that the victim has right; RobustART's script leaves out those that
-the source has wrong.
+the source has wrong, which the report shows beside it.
 """
 
 from __future__ import annotations

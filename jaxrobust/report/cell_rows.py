@@ -13,6 +13,7 @@ import numpy as np
 
 from jaxrobust.core.budget import inside
 from jaxrobust.core.errors import CorruptFileError, JaxrobustError
+from jaxrobust.evaluation.metrics.adversarial import success_among_both
 from jaxrobust.evaluation.metrics.curves import Curve, accuracy_vs_budget, accuracy_vs_strength
 from jaxrobust.evaluation.metrics.proportions import Proportion, proportion, robust_proportion, wilson
 from jaxrobust.results.cell import Cell, Result
@@ -42,6 +43,7 @@ class CellRow:
     distance: of the closest adversarial images, for attacks without a budget.
     right: how many examples were right before the attack; None where nobody says.
     reached: how many images of a targeted attack by transfer are taken for their target; None of others.
+    both: of an untargeted one, its success among the examples that the source has right too, in per cent.
     strength: accuracy after a number of attack steps.
     threat: the name of what perturbations were measured by; None where there is no attack, or where nobody says.
     unit: what its distances are in; None where a number is all.
@@ -61,6 +63,7 @@ class CellRow:
   findings: tuple[str, ...] = ()
   right: int | None = None
   reached: int | None = None
+  both: float | None = None
   threat: str | None = None
   unit: str | None = None
   judged: str = ""
@@ -186,12 +189,24 @@ def make_cell_row(path: str, result: Result) -> CellRow:
     command=_command(result.provenance),
     findings=tuple(_finding(finding) for finding in result.findings),
     reached=None if (reached := _flags(examples.get("reached"))) is None else int(reached.sum()),
+    both=_both(cell, examples),
     right=int(correct.sum()) if correct is not None else _count(result.summary.get("correct")),
     threat=threat_name(result.config, cell.attack),
     unit=threat_unit(result.config),
     judged=str(result.config.get("judging") or ""),
     certified=_certified(examples),
   )
+
+
+def _both(cell: Cell, examples: Mapping[str, np.ndarray]) -> float | None:
+  """Returns the success of images made on another network among what both have right, in per cent."""
+  flags = {
+    name: found for name in ("correct", "robust", "source_correct") if (found := _flags(examples.get(name))) is not None
+  }
+  if transfer_source(cell.attack) is None or is_targeted(cell.attack) or len(flags) < 3:
+    return None
+  share = success_among_both(flags)
+  return None if np.isnan(share) else round(100 * share, 4)
 
 
 def _certified(examples: Mapping[str, np.ndarray]) -> Curve | None:

@@ -89,31 +89,32 @@ def _ranking(ranking: Ranking, board: Board, order: Mapping[str, int]) -> dict[s
 
 
 def transfer_maps(models: Mapping[str, Sequence[CellRow]]) -> list[dict[str, Any]]:
-  """Returns source × target accuracies and success rates, one map for each data set, number of examples and attack.
+  """Returns source × target accuracies and success rates, a map for each data set, number of examples and attack.
+
+  `success` is over what the target has right, `both` over what source and target have right.
 
   Networks that were never shown each other's images have maps of their own: those trained normally and those trained
   adversarially, as in ARES-Bench's figures 7 and 8 (arXiv:2302.14301).
   """
   order = {model: index for index, model in enumerate(models)}
-  found: dict[tuple[str, str, int], dict[tuple[str, str], tuple[float, float | None]]] = {}
+  found: dict[tuple[str, str, int], dict[tuple[str, str], tuple[float | None, ...]]] = {}
   threats: dict[tuple[str, str, int], str | None] = {}
   for model, rows in models.items():
     for row in rows:
       if row.source and row.cell.condition == "clean":
         key = row.cell.data, row.cell.id.rpartition(":")[2], row.cell.n
         threats.setdefault(key, row.threat)
-        found.setdefault(key, {})[row.source, model] = in_percent(row.number)[0], row.success()
+        found.setdefault(key, {})[row.source, model] = in_percent(row.number)[0], row.success(), row.both
   maps = []
   for (data, attack, n), every in sorted(found.items()):
     about = {"data": data, "attack": attack, "n": n, "threat": threats[data, attack, n]}
     for values in _connected(every):
       sources, targets = (sorted({pair[side] for pair in values}) for side in (0, 1))
-      table, success = (
-        [[values.get((source, target), (None, None))[part] for target in targets] for source in sources]
-        for part in (0, 1)
-      )
-      places = [order[target] for target in targets]
-      maps.append({**about, "sources": sources, "targets": places, "values": table, "success": success})
+      tables = {
+        name: [[values.get((source, target), (None,) * 3)[part] for target in targets] for source in sources]
+        for part, name in enumerate(("values", "success", "both"))
+      }
+      maps.append({**about, "sources": sources, "targets": [order[target] for target in targets], **tables})
   return maps
 
 

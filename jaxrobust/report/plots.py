@@ -55,7 +55,8 @@ def write_plots(models: Mapping[str, Sequence[CellRow]], boards: Sequence[Board]
     *(
       (f"{part}-{item['data']}-{item['attack']}-n{item['n']}-{item['sources'][0]}", _transfer, (item, models, part))
       for item in transfer_maps(models)
-      for part in TRANSFERS
+      for part, (key, _) in TRANSFERS.items()
+      if any(value is not None for row in item[key] for value in row)
     ),
     *((f"corruptions-{data}", _corruptions, (data, values)) for data, values in _corruption_groups(models).items()),
   ]
@@ -226,7 +227,11 @@ def _heat(plt: Any, title: str, rows: Sequence[str], columns: Sequence[str], val
 
 
 # The papers' maps show how often an attack succeeds (RobustART's figures 3, 16, 17; ARES-Bench's 7 and 8).
-TRANSFERS = {"transfer": ("values", "accuracy"), "success": ("success", "attack success rate")}
+TRANSFERS = {
+  "transfer": ("values", "accuracy"),
+  "success": ("success", "attack success rate"),
+  "both": ("both", "success where both are right"),
+}
 
 
 def _transfer(plt: Any, content: tuple[dict[str, Any], Iterable[str], str]) -> Any:

@@ -147,6 +147,7 @@ class Result:
       NaN where the threat defines none.
     reached_step@EPS, reached_query@EPS: the first step and query at which a minimal attack was within a budget, or -1.
     robust_after@K: still right after K steps of the attack on the source (transfer).
+    source_correct: right before the attack on the network that the image was made on (transfer).
     reached, reached_after@K: taken for the target, right before or not (targeted transfer).
     flips: share of frames whose prediction changed (perturbation sequences).
     jacobian-K, gradient: measures of the image, where a suite asks for them (`jaxrobust.evaluation.measures`).

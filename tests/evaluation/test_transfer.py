@@ -93,8 +93,10 @@ def test_verdicts_after_every_number_of_steps_and_at_every_budget_equal_a_plain_
   clean, labels = data.take(np.arange(20))
   classifier = models["b"].classifier
   right = np.asarray(classifier(clean)).argmax(1) == labels
+  known = np.asarray(models["a"].classifier(clean)).argmax(1) == labels
   for eps in ("16/255", EPS):
     examples = results["a", "b", eps].examples
+    np.testing.assert_array_equal(examples["source_correct"], known)
     np.testing.assert_array_equal(examples["correct"], right)
     for steps in (1, 3, 4):
       after = np.asarray(classifier(crafted(models["a"].classifier, data, steps, 4, eps))).argmax(1)

@@ -283,6 +283,9 @@ def test_transfer_maps_are_whole_and_of_networks_that_met():
   apart = transfer_maps({**transferred(["a", "c"], ["a", "b", "c"]), **transferred(["x-at"], ["x-at", "y-at"])})
   assert [(item["sources"], len(item["targets"])) for item in apart] == [(["a", "c"], 3), (["x-at"], 2)]
   assert len(transfer_maps({**transferred("a", "b", n=8), **transferred("a", "c", n=16)})) == 2
+  # RobustART's script: of what the source has right too.
+  (counted,) = transfer_maps(transferred("a", "b", source_correct=np.arange(8) > 0))
+  assert counted["both"] == [[100 * 2 / 5]] and whole["both"][0][0] is None
   # Targeted images: of all examples, if a cell says whether the target was reached.
   goal = {"attack": "linf-bim-10,targeted", "reached": np.arange(8) < 2}
   assert transfer_maps(transferred("a", "b", **goal))[0]["success"] == [[25]]

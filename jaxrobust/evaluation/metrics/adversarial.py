@@ -38,6 +38,19 @@ def attack_success_rate(correct: np.ndarray, robust: np.ndarray, of_all: bool = 
   return 1 - adversarial_robustness(correct, robust)
 
 
+def success_among_both(examples: Mapping[str, np.ndarray]) -> float:
+  """Returns how often images made on another network break what both have right, as RobustART's script counts it.
+
+  NaN where there is no such example, or where a cell does not say what the other network had right.
+
+  >>> flags = {"correct": np.array([1, 1, 1, 0]), "robust": np.array([1, 0, 0, 0])}
+  >>> success_among_both(flags), success_among_both({**flags, "source_correct": np.array([1, 1, 0, 1])})
+  (nan, 0.5)
+  """
+  both = np.asarray(examples["correct"], bool) & np.asarray(examples.get("source_correct", False), bool)
+  return attack_success_rate(both, both & np.asarray(examples["robust"], bool)) if both.any() else float("nan")
+
+
 def transferred_success_rate(examples: Mapping[str, np.ndarray], targeted: bool, after: int | None = None) -> float:
   """Returns how often images made on another network succeed, counted as ARES does (arXiv:1912.11852, Eq. 4).
 

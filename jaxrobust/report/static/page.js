@@ -513,14 +513,17 @@ const JR = (() => {
   }
 
   // ---- transfer between all models -----------------------------------------------------------------------------
+  // What maps show: words of the choice, the table of the document, words of the caption.
+  const TRANSFERS = { "": ["attack success rate", "success", "attack success rate on"], both: ["success where both are right", "both", "attack success rate, among images that both have right, on"], accuracy: ["accuracy", "values", "accuracy of"] };
+
   function showTransfer(query) {
-    const asr = query.get("show") !== "accuracy";
+    const show = TRANSFERS[query.get("show")] ? query.get("show") : "", [, key, words] = TRANSFERS[show];
     const maps = index.transfers.map((map) => {
-      const rows = map.sources.map((source, at) => h("tr", {}, h("th", { scope: "row" }, named(source)), (asr ? map.success : map.values)[at].map((value) => heatCell(value === null ? undefined : value))));
-      return table(`${map.data}, ${map.attack}, ${map.n.toLocaleString("en")} examples: ${asr ? "attack success rate on" : "accuracy of"} the target (column) with images made for the source (row), per cent`, [h("th", { scope: "col" }, "Source"), map.targets.map((at) => h("th", { scope: "col" }, named(index.models[at].name)))], rows, "heat");
+      const rows = map.sources.map((source, at) => h("tr", {}, h("th", { scope: "row" }, named(source)), map[key][at].map((value) => heatCell(value === null ? undefined : value))));
+      return table(`${map.data}, ${map.attack}, ${map.n.toLocaleString("en")} examples: ${words} the target (column) with images made for the source (row), per cent`, [h("th", { scope: "col" }, "Source"), map.targets.map((at) => h("th", { scope: "col" }, named(index.models[at].name)))], rows, "heat");
     });
     return [h("h1", { tabindex: "-1" }, "Transfer between models"), h("p", { class: "quiet" }, "Adversarial images are made once for each source and shown to every target. The success rate is over the images that the target has right without an attack; of targeted images over all, by whether they are taken for their class."),
-      h("form", { class: "filters", onsubmit: (event) => event.preventDefault() }, choice("Show", "show", [["", "attack success rate"], ["accuracy", "accuracy"]], asr ? "" : "accuracy", (value) => { location.hash = value ? `#/transfer?show=${value}` : "#/transfer"; })), maps];
+      h("form", { class: "filters", onsubmit: (event) => event.preventDefault() }, choice("Show", "show", Object.entries(TRANSFERS).map(([name, [text]]) => [name, text]), show, (value) => { location.hash = value ? `#/transfer?show=${value}` : "#/transfer"; })), maps];
   }
 
   // ---- studies: techniques beside their baselines ---------------------------------------------------------------
