@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -31,6 +31,8 @@ from jaxrobust.core.types import Array
 # cache holds, and a chunk that is not full is paid for in full.
 _CHUNK_FLOATS = {"cpu": 1 << 15}
 _CHUNK_FLOATS_ELSEWHERE = 1 << 19
+# The same of rows of logits: few classes fit into one chunk, a thousand at 224 pixels do not.
+_ROWS_FLOATS = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -88,9 +90,18 @@ def lower_bounds(program: NetworkProgram, region: Region, rows: Array, method: B
     return _from_last_relus(program, region, layers, rows)
   lines = [relu_lines(before, method.parallel) for before in layers]
   if method.ascents:
-    return jax.vmap(functools.partial(_improved, program, region, layers, lines, method.ascents))(rows)
-  pulled = jax.vmap(_pullback(program, region, lines, None))(rows[:, None])
-  return jax.vmap(functools.partial(_below, region))(*pulled)
+    improved = functools.partial(_improved, program, region, layers, lines, method.ascents)
+    # Every activation of a row is kept for the gradient of its slopes.
+    return _of_rows(improved, rows, 2 * sum(map(math.prod, (region.image.shape, *program.shapes))))
+  pulled = _pullback(program, region, lines, None)
+  widest = max(map(math.prod, (region.image.shape, *program.shapes)))
+  return _of_rows(lambda row: _below(region, *pulled(row[None])), rows, widest)
+
+
+def _of_rows(bound: Callable[[Array], Bound], rows: Array, floats: int) -> Bound:
+  """Returns bounds of rows, as many at a time as memory allows where each takes so many floats."""
+  chunk = max(1, _ROWS_FLOATS // floats)
+  return jax.vmap(bound)(rows) if len(rows) <= chunk else lax.map(bound, rows, batch_size=chunk)
 
 
 def layer_bounds(program: NetworkProgram, region: Region, method: BoundMethod) -> list[BoundInterval]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 
 import jax
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from flax import linen as nn
 
+from jaxrobust.certify import crown
 from jaxrobust.certify.certifier import Certifier, certified_radii, certify_images
 from jaxrobust.certify.crown import BoundMethod, lower_bounds
 from jaxrobust.certify.intervals import walk
@@ -152,6 +154,27 @@ def test_never_above_the_enumerated_minimum() -> None:
     assert max(found.values()) <= exact + 1e-5, found
     assert found["crown-ibp"] >= found["ibp"] - 1.0  # A bound, not a wild guess.
     assert found["alpha"] >= found["crown"] - 1e-6
+
+
+@pytest.mark.parametrize("name", ["crown-ibp", "alpha"])
+def test_rows_of_many_classes_take_no_more_memory_than_a_few(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+  """A thousand classes at 224 pixels would fill any memory at once; in chunks the bounds are the same."""
+  model, rows = dense(*random_layers(0, (8, 6, 40))), jnp.eye(40)[0] - jnp.eye(40)
+  image = jnp.asarray(np.random.default_rng(0).uniform(size=(2, 2, 2)), jnp.float32)
+
+  def bounds(model: Classifier, image: jax.Array, size: int = 1) -> jax.Array:
+    wide = dataclasses.replace(
+      model, apply=lambda variables, x, key: model.apply(variables, x.reshape(-1, size, 8).mean(1), key)
+    )
+    region = Region.around("linf", jnp.tile(image.reshape(1, 1, 8), (size, 1, 1)), jnp.float32(0.1))
+    return lower_bounds(read_program(wide, region.image.shape), region, rows, METHODS[name]).value
+
+  whole = jax.jit(bounds)(model, image)
+  monkeypatch.setattr(crown, "_ROWS_FLOATS", 7 * 12)
+  np.testing.assert_allclose(jax.jit(lambda *given: bounds(*given))(model, image), whole, rtol=1e-5)
+  monkeypatch.undo()
+  compiled = jax.jit(lambda *given: bounds(*given, size=1 << 17)).lower(model, image).compile()
+  assert compiled.memory_analysis().temp_size_in_bytes < 40 * (1 << 20) * 4 / 2  # Half of what all rows would be.
 
 
 def test_a_rewritten_network_computes_the_same() -> None:
