@@ -42,6 +42,11 @@ class MetricColumn:
   n: int | None
   unit: str = ""
 
+  @property
+  def title(self) -> str:
+    """Returns the name with the unit, where there is one."""
+    return f"{self.name}, {self.unit}" if self.unit else self.name
+
   def shown(self, metric: MetricValue | None) -> str:
     """Formats a number for people; one that is not whole with the cells it was made from.
 
@@ -95,8 +100,8 @@ class SuiteBoard:
     return model if len(sizes) == 1 or (n := self.rows[model].n) is None else f"{model} (n = {n:,})"
 
   def mean_rank(self, model: str) -> float | None:
-    """Returns the mean of a model's ranks; None where it is missing in a column in which others are ranked."""
-    ranked = [ranks for ranks in self.ranks.values() if ranks]
+    """Returns the mean of a model's ranks; None where it is alone, or missing where others are ranked."""
+    ranked = [ranks for ranks in self.ranks.values() if len(ranks) > 1]
     found = [ranks[model] for ranks in ranks_with(ranked, model)]
     return float(np.mean(found)) if found and len(found) == len(ranked) else None
 

@@ -59,7 +59,7 @@ def _document(board: SuiteBoard, order: Mapping[str, int]) -> dict[str, Any]:
     "name": board.name,
     "note": note(board),
     "averaged": list(board.averaged) if board.averages else [],
-    "columns": [{"name": column.name, "share": column.share, "n": column.n} for column in board.columns],
+    "columns": [{part: getattr(column, part) for part in ("name", "title", "share", "n")} for column in board.columns],
     "rows": rows,
     "curves": curves,
     "effects": effects,

@@ -68,7 +68,7 @@ def _over_size(plt: Any, board: SuiteBoard, size: str) -> Any:
     axes.set_xscale("log")
     axes.set_xticks(ticks, [f"{tick:.2g}" for tick in ticks])
     axes.xaxis.minorticks_off()
-    axes.set_title(label(column.name, 34), fontsize=7)
+    axes.set_title(label(column.title, 34), fontsize=7)
     axes.tick_params(labelsize=6)
   for axes in grid[-1]:
     axes.set_xlabel(SIZES[size], fontsize=7)

@@ -32,7 +32,7 @@ def write_suite_tables(boards: Sequence[SuiteBoard], out: Path) -> list[Path]:
 
 def _head(board: SuiteBoard) -> list[str]:
   more = [AVERAGE] if board.averages else []
-  return ["Model", *(column.name for column in board.columns), *more, MEAN_RANK]
+  return ["Model", *(column.title for column in board.columns), *more, MEAN_RANK]
 
 
 def _texts(board: SuiteBoard, model: str) -> list[str]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jaxrobust.report.report import write_report
-from jaxrobust.report.suite_boards import make_suite_boards, suite_curves, technique_effects, top_models
+from jaxrobust.report.suite_boards import SuiteBoard, make_suite_boards, suite_curves, technique_effects, top_models
 from jaxrobust.report.suite_plots import write_suite_plots
 from jaxrobust.report.suite_tables import as_csv, as_latex, as_markdown, top_markdown
 from jaxrobust.results import Cell, query, save_result
@@ -97,6 +97,9 @@ def test_a_metric_with_a_unit_is_no_share_and_has_no_ranks(root):
   (board,) = boards(root)
   column = next(column for column in board.columns if column.name == "Jacobian norm")
   assert not column.share and board.ranks["Jacobian norm"] == {} and board.mean_rank("wide") == 1.0
+  assert column.title == "Jacobian norm, logits" and "| Jacobian norm, logits |" in as_markdown(board)
+  alone = SuiteBoard(**{**vars(board), "ranks": {name: {"wide": 1} for name in board.ranks}})
+  assert alone.mean_rank("wide") is None, "there is nobody else"
   assert column.shown(board.metric("plain", "Jacobian norm")) == "24"
 
 

@@ -5,7 +5,7 @@
   const MOST = 6, TOP = 5;
 
   const shown = (column, number) => (column.share ? percent(number[0]) : String(Number(number[0].toPrecision(3))));
-  const tell = (column, number) => [`${column.name}: ${column.share ? `${number[0].toFixed(2)} %` : Number(number[0].toPrecision(5))}`,
+  const tell = (column, number) => [`${column.title}: ${column.share ? `${number[0].toFixed(2)} %` : Number(number[0].toPrecision(5))}`,
     number[1] === null ? null : `95 % interval ${percent(number[1])}–${percent(number[2])}`, number[3] === null ? null : many(number[3], "example"),
     number[4] === null ? null : `made of ${number[4]} of ${number[5]} cells`].filter(Boolean).join(", ");
 
@@ -22,7 +22,7 @@
     const rows = sort === "" ? board.rows : [...board.rows].sort((a, b) => (value(a) === null) - (value(b) === null) || value(b) - value(a));
     const head = (key, text, title) => h("th", { scope: "col", title, "aria-sort": sort === key ? "descending" : null }, h("button", { type: "button", onclick: () => go({ sort: key, page: 0 }) }, text));
     const heads = [h("th", { scope: "col", class: "name" }, "Model"), board.averaged.length ? head("average", "Avg.", `Mean over ${board.averaged.join(", ")}`) : null,
-      head("rank", "mean rank", "Mean of the ranks in all ranked columns"), board.columns.map((column, at) => head(String(at), column.name, column.n === null ? column.name : `${column.name}, ${many(column.n, "example")}`)), headers("Source")];
+      head("rank", "mean rank", "Mean of the ranks in all ranked columns"), board.columns.map((column, at) => head(String(at), column.title, column.n === null ? column.title : `${column.title}, ${many(column.n, "example")}`)), headers("Source")];
     const body = rows.slice(page * PAGE, (page + 1) * PAGE).map((row) => h("tr", {}, h("th", { scope: "row", class: "name" }, modelLink(row.model, row.name)),
       board.averaged.length ? h("td", { class: "main" }, row.average === null ? "–" : percent(row.average)) : null, h("td", {}, row.rank === null ? "–" : row.rank.toFixed(2)),
       board.columns.map((column, at) => metricCell(column, row.numbers[at], row.ranks[at], counts[at])),
@@ -44,7 +44,7 @@
     for (let p = Math.ceil(x0); p <= x1; p += 1) powers.push(p);
     const labels = (powers.length > 1 ? powers : [Math.min(...xs), Math.max(...xs)]).map((p) => s("text", { x: x(p), y: height - bottom + 16, "text-anchor": "middle" }, String(Number((10 ** p).toPrecision(2)))));
     const dots = points.map(({ row, x: px, y: py }) => s("a", { href: modelHref(row.model) }, s("circle", { class: `dot ${row.numbers[at][4] === null ? `f${families.indexOf(row.family ?? "unknown") % 6}` : "hollow"}`, cx: x(px), cy: y(py), r: 4 }, s("title", {}, `${row.name}: ${tell(column, row.numbers[at])}, ${Number((row[size] / 1e6).toPrecision(3))} M`))));
-    const title = `${column.name} over ${size === "params" ? "parameters" : "multiply-adds"}`;
+    const title = `${column.title} over ${size === "params" ? "parameters" : "multiply-adds"}`;
     return h("figure", {}, h("figcaption", {}, title), s("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${title}; the values are in the table above` }, marks, labels, s("line", { class: "axis", x1: left, x2: width - right, y1: y(y0), y2: y(y0) }), dots,
       s("text", { x: (left + width - right) / 2, y: height - 6, "text-anchor": "middle" }, size === "params" ? "parameters, millions" : "multiply-adds, millions")),
     families.length > 1 ? h("ul", { class: "legend" }, families.map((name, k) => h("li", {}, h("span", { class: `c${k % 6}` }), h("bdi", {}, name)))) : null);
