@@ -243,6 +243,7 @@ OWN = {
     "optimizer": "sgd (Nesterov 0.9), momentum (0.9) or adamw",
     "learning_rate": "the largest one of the schedule",
     "weight_decay": "of the optimizer",
+    "decay": "what decays: weights alone, or all parameters, those of normalizations and biases too",
     "schedule": "of the learning rate: cosine, step, step-30, cyclic or constant",
     "warmup_epochs": "in which the learning rate grows from first_rate",
     "first_rate": "the learning rate that the warm-up begins with; 0 for none",

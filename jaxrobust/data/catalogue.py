@@ -43,6 +43,20 @@ def _cifar(classes: int, train: bool, md5: dict[str, str]) -> Dataset:
   )
 
 
+def _imagenet16(train: bool) -> Dataset:
+  return Dataset(
+    functools.partial(cifar.load_imagenet16, train=train),
+    f"ImageNet16-120 of NAS-Bench-201, {'training' if train else 'validation'} part",
+    151_700 if train else 6000,
+    120,
+    "https://github.com/D-X-Y/NAS-Bench-201",
+    _RESEARCH,
+    "ImageNet16",
+    "put train_data_batch_1 to _10 there" if train else "put val_data there",
+    class_map="the first 120 of the downsampled ImageNet's order",
+  )
+
+
 def _arrays(name: str, text: str, size: int, source: str, images: str, labels: str) -> Dataset:
   load = functools.partial(cifar.load_arrays, name=name, images=images, labels=labels)
   return Dataset(load, text, size, 10, source, _MIT, name, f"put {images} and {labels} there", class_map="CIFAR-10's")
@@ -146,16 +160,7 @@ CATALOGUE: dict[str, Dataset] = {
     "unpack tiny-imagenet-200.zip",
     class_map="sorted WordNet ids",
   ),
-  "imagenet16-120": Dataset(
-    cifar.load_imagenet16,
-    "ImageNet16-120 of NAS-Bench-201, validation part",
-    6000,
-    120,
-    "https://github.com/D-X-Y/NAS-Bench-201",
-    _RESEARCH,
-    "ImageNet16",
-    "put val_data there",
-    class_map="the first 120 of the downsampled ImageNet's order",
-  ),
+  "imagenet16-120": _imagenet16(False),
+  "imagenet16-120-train": _imagenet16(True),
   **IMAGENET_SETS,
 }

@@ -109,8 +109,11 @@ def load_by_class_name(folder: Path, name: str, exclude: str = "") -> EncodedSou
   return EncodedSource(name, store, files, labels, 10, "none")
 
 
-def load_imagenet16(folder: Path, classes: int = 120) -> ArraySource:
-  """Loads ImageNet16-120 (NAS-Bench-201): first classes of the 16x16 validation batch, whose labels count from 1."""
-  images, labels = _from_batch(folder / "val_data", "labels", 16)
-  kept = labels <= classes
-  return ArraySource("imagenet16-120", images[kept], labels[kept] - 1, classes)
+def load_imagenet16(folder: Path, classes: int = 120, train: bool = False) -> ArraySource:
+  """Loads ImageNet16-120 (NAS-Bench-201): first classes of the 16x16 batches, whose labels count from 1."""
+  read = []
+  for part in [f"train_data_batch_{index}" for index in range(1, 11)] if train else ["val_data"]:
+    images, labels = _from_batch(folder / part, "labels", 16)
+    read.append((images[labels <= classes], labels[labels <= classes] - 1))
+  images, labels = (np.concatenate(part) for part in zip(*read, strict=True))
+  return ArraySource("imagenet16-120" + ("-train" if train else ""), images, labels, classes)

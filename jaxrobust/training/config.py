@@ -12,7 +12,7 @@ from jaxrobust.core.registry import unknown_name
 from jaxrobust.core.spelling import accepts_old_names, current_keys, current_name
 from jaxrobust.core.validation import is_number
 from jaxrobust.training.composition import TrainPlan, make_plan
-from jaxrobust.training.optimizers import OPTIMIZERS, SCHEDULES
+from jaxrobust.training.optimizers import DECAYS, OPTIMIZERS, SCHEDULES
 
 PRECISIONS = ("float32", "bfloat16")
 SHARDINGS = ("data", "fsdp")
@@ -22,6 +22,7 @@ _FREE = ("save_every", "log_every")
 _LATER = {
   **{"extra_data": "", "extra_part": 0.0, "first_rate": 0.0, "last_rate": 0.0, "batch_norm_groups": 1},
   "preprocess": "",
+  "decay": "weights",
 }
 
 
@@ -39,6 +40,7 @@ class TrainConfig:
     epochs, batch_size: of the whole run, over all devices; a batch may straddle two epochs.
     accumulate: batches whose gradients are averaged into one update.
     optimizer: "sgd" (Nesterov 0.9), "momentum" (0.9) or "adamw"; `learning_rate` and `weight_decay` its own.
+    decay: what decays: "weights" alone, or "all" parameters, as plain SGD over all of a network has it.
     schedule: "cosine", "step" (a tenth at 50 % and 75 %), "step-30", "cyclic" (up and down linearly) or "constant".
     warmup_epochs: of the learning rate.
     first_rate, last_rate: where the warm-up begins, and what the schedule ends with; 0 for nothing.
@@ -68,6 +70,7 @@ class TrainConfig:
   optimizer: str = "adamw"
   learning_rate: float = 2e-3
   weight_decay: float = 1e-4
+  decay: str = "weights"
   schedule: str = "cosine"
   warmup_epochs: float = 0.0
   first_rate: float = 0.0
@@ -120,7 +123,7 @@ class TrainConfig:
     for name in ("arch", "data", "extra_data", "preprocess", "init"):
       if not isinstance(values[name], str):
         raise InputError(f"{name} must be a name, got {values[name]!r}")
-    for name, known in (("precision", PRECISIONS), ("sharding", SHARDINGS)):
+    for name, known in (("precision", PRECISIONS), ("sharding", SHARDINGS), ("decay", tuple(DECAYS))):
       if values[name] not in known:
         raise unknown_name(name, values[name], list(known))
     OPTIMIZERS[self.optimizer], SCHEDULES[self.schedule]

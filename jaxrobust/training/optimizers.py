@@ -11,7 +11,9 @@ import optax
 
 from jaxrobust.core.registry import Registry
 
-OPTIMIZERS: Registry[Callable[[optax.Schedule, float], optax.GradientTransformation]] = Registry("optimizer")
+# Which parameters decay, as a function of all of them.
+Mask = Callable[[Any], Any]
+OPTIMIZERS: Registry[Callable[[optax.Schedule, float, Mask], optax.GradientTransformation]] = Registry("optimizer")
 SCHEDULES: Registry[Callable[[float, int], optax.Schedule]] = Registry("schedule")
 
 
@@ -25,24 +27,32 @@ def decays(params: Any) -> Any:
   return jax.tree_util.tree_map_with_path(lambda path, leaf: leaf.ndim > 1 and last(path) not in _UNDECAYED, params)
 
 
+def decays_all(params: Any) -> Any:
+  """Returns that every parameter decays, as where an optimizer is handed all of a network and told nothing else."""
+  return jax.tree.map(lambda leaf: True, params)
+
+
+DECAYS: dict[str, Mask] = {"weights": decays, "all": decays_all}
+
+
 @OPTIMIZERS.register("sgd")
-def sgd(schedule: optax.Schedule, weight_decay: float) -> optax.GradientTransformation:
+def sgd(schedule: optax.Schedule, weight_decay: float, mask: Mask) -> optax.GradientTransformation:
   """Nesterov momentum 0.9 with l2 regularization, as torch.optim.SGD couples it: decay enters the momentum."""
   return optax.chain(
-    optax.add_decayed_weights(weight_decay, mask=decays), optax.sgd(schedule, momentum=0.9, nesterov=True)
+    optax.add_decayed_weights(weight_decay, mask=mask), optax.sgd(schedule, momentum=0.9, nesterov=True)
   )
 
 
 @OPTIMIZERS.register("momentum")
-def momentum(schedule: optax.Schedule, weight_decay: float) -> optax.GradientTransformation:
+def momentum(schedule: optax.Schedule, weight_decay: float, mask: Mask) -> optax.GradientTransformation:
   """The same with plain momentum 0.9, without Nesterov's look ahead."""
-  return optax.chain(optax.add_decayed_weights(weight_decay, mask=decays), optax.sgd(schedule, momentum=0.9))
+  return optax.chain(optax.add_decayed_weights(weight_decay, mask=mask), optax.sgd(schedule, momentum=0.9))
 
 
 @OPTIMIZERS.register("adamw")
-def adamw(schedule: optax.Schedule, weight_decay: float) -> optax.GradientTransformation:
+def adamw(schedule: optax.Schedule, weight_decay: float, mask: Mask) -> optax.GradientTransformation:
   """Adam with decoupled decay."""
-  return optax.adamw(schedule, weight_decay=weight_decay, mask=decays)
+  return optax.adamw(schedule, weight_decay=weight_decay, mask=mask)
 
 
 @SCHEDULES.register("cosine")
@@ -91,6 +101,7 @@ def make_optimizer(
   accumulate: int = 1,
   first_rate: float = 0.0,
   last_rate: float = 0.0,
+  decay: str = "weights",
 ) -> optax.GradientTransformation:
   """Builds the optimizer of a run of `updates` updates, the first `warmup` of which raise the rate linearly.
 
@@ -104,12 +115,13 @@ def make_optimizer(
     accumulate: batches whose gradients are averaged into one update.
     first_rate: where the warm-up begins; 0 for a rise from nothing.
     last_rate: what the schedule ends with: half a cosine ends there, others never fall below it.
+    decay: which parameters decay, a name of `DECAYS`.
   """
   rate = make_schedule(schedule, learning_rate, max(1, updates - warmup), last_rate)
   if warmup:
     first = first_rate or learning_rate / warmup
     rate = optax.join_schedules([optax.linear_schedule(first, learning_rate, warmup), rate], [warmup])
-  transform = OPTIMIZERS[name](rate, weight_decay)
+  transform = OPTIMIZERS[name](rate, weight_decay, DECAYS[decay])
   if clip:
     transform = optax.chain(optax.clip_by_global_norm(clip), transform)
   if accumulate > 1:

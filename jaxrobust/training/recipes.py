@@ -39,6 +39,7 @@ def make_recipe(config: TrainConfig, num_classes: int, size: int, total_steps: i
     accumulate=config.accumulate,
     first_rate=config.first_rate,
     last_rate=config.last_rate,
+    decay=config.decay,
   )
   module = make_model(config.arch, num_classes, **{**config.arch_options, **dict(plan.arch_options)})
   return Recipe(

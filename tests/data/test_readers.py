@@ -124,6 +124,11 @@ def test_cifar_relatives(root):
   np.testing.assert_allclose(all_of(corrupted)[0] * 255, images[4:6], atol=1e-4)
   assert corrupted.name == "cifar10-c:fog-3" and corrupted.labels.tolist() == [4, 5]
   assert load_data("imagenet16-120").labels.tolist() == [0, 119]
+  for index in range(1, 11):
+    (root / "ImageNet16" / f"train_data_batch_{index}").write_bytes(pickle.dumps({**small, "labels": [index, 121, 2]}))
+  train = load_data("imagenet16-120-train")
+  assert train.labels.tolist() == [label for index in range(10) for label in (index, 1)] and len(train) == 20
+  np.testing.assert_allclose(train.take(np.arange(1))[0][0, 0, 0] * 255, small["data"][0][[0, 256, 512]], atol=1e-4)
   for name, reason in [("cifar10-c:fog-9", "such as cifar10-c:fog-3"), ("cifar10-c:snow-1", "no file .*snow.npy")]:
     with pytest.raises(InputError, match=reason):
       load_data(name)

@@ -77,6 +77,8 @@ def test_nas_cell_asks_for_matrices_everywhere():
   asked = make_suite("nas-cell", Setting("cifar10"))
   entries = [entry for part in asked.parts for entry in part.entries]
   assert all(entry.matrices for entry in entries) and len(entries) == 1 + 11 + 3 * 7 + 75
+  # The paper has no corruptions of ImageNet16-120.
+  assert {part.group for part in make_suite("nas-cell", Setting("imagenet16-120")).parts} == {"id"}
 
 
 @pytest.mark.parametrize("suite", ["oodrb", "robustart", "ares", "ares-bench", "nas-cell", "sensitivity", "unforeseen"])

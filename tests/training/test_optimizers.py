@@ -1,5 +1,6 @@
 """Learning-rate schedules by their values, and what decays."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -41,6 +42,19 @@ def test_biases_and_scales_do_not_decay():
   assert decays({"kernel": jnp.zeros((3, 3, 2, 4)), "scale": jnp.zeros(4)}) == {"kernel": True, "scale": False}
   tokens = ("cls_token", "pos_embed", "relative_position_bias_table")
   assert decays({"block": {name: jnp.zeros((1, 2, 4)) for name in tokens}}) == {"block": dict.fromkeys(tokens, False)}
+
+
+def test_everything_decays_where_that_is_asked_for():
+  params = {"kernel": jnp.ones((2, 2)), "scale": jnp.ones(2)}
+  moved = {}
+  for decay in ("weights", "all"):
+    options = {"learning_rate": 1.0, "weight_decay": 0.5, "updates": 10, "warmup": 0, "decay": decay}
+    optimizer = make_optimizer("sgd", "constant", **options)
+    moved[decay], _ = optimizer.update(jax.tree.map(jnp.zeros_like, params), optimizer.init(params), params)
+  # The first step of Nesterov's momentum moves by 1.9 gradients.
+  np.testing.assert_allclose(moved["weights"]["kernel"], -0.95, rtol=1e-6)
+  np.testing.assert_allclose(moved["weights"]["scale"], 0.0)
+  np.testing.assert_allclose(moved["all"]["scale"], -0.95, rtol=1e-6)
 
 
 def test_accumulated_gradients_make_one_update_of_their_mean():

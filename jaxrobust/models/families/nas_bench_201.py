@@ -29,11 +29,24 @@ from jaxrobust.models.registry import MODELS, ModelSpec
 
 # Cells that are listed by name: the best on clean CIFAR-10 and on its corruptions (arXiv:2306.06712, appendix B.1).
 LISTED = {13714: "best on clean CIFAR-10", 3456: "best on CIFAR-10-C"}
-# Of the authors' training on CIFAR-10.
+# Of the authors' training on CIFAR-10, and on their other data sets: means and deviations of pixels.
 MEAN = (125.3 / 255, 123.0 / 255, 113.9 / 255)
 STD = (63.0 / 255, 62.1 / 255, 66.7 / 255)
+NORMALIZATIONS = {
+  "cifar100": ((129.3 / 255, 124.1 / 255, 112.4 / 255), (68.2 / 255, 65.4 / 255, 70.4 / 255)),
+  "imagenet16-120": ((122.68 / 255, 116.66 / 255, 104.01 / 255), (63.22 / 255, 61.26 / 255, 65.09 / 255)),
+}
 
 CellFn = Callable[[Array, str], Array]
+
+
+def normalization(data: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
+  """Returns what networks trained on a data set subtract from pixels and divide them by; CIFAR-10's for any other.
+
+  >>> normalization("cifar100-train")[0][0] == 129.3 / 255, normalization("npz:mine.npz") == (MEAN, STD)
+  (True, True)
+  """
+  return NORMALIZATIONS.get(data.partition("@")[0].removesuffix("-train"), (MEAN, STD))
 
 
 class ReluConvNorm(nn.Module):
