@@ -51,6 +51,7 @@ INNER = {
   "models/layers": set(),
   "models/weights": {"registry", "zoo"},
   "nas/supernets": set(),
+  "report/nas": {"plots", "trend_tables"},
   "results/exchange": {"cell", "ids", "plain", "reader", "rows", "store", "tables"},
   "training/augmentations": {"technique", "techniques"},
   "training/pretraining": {"augmentations", "config", "technique", "techniques"},

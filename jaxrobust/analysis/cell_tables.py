@@ -59,6 +59,10 @@ def compare_tables(first: Table, second: Table, columns: Sequence[str], draws: i
     one, _, other = text.partition("=")
     other = other or one
     values = [table.spread(table[name])[common] for table, name in ((first, one), (second, other))]
+    there = np.isfinite(values).all(axis=0)
+    values = [column[there] for column in values]
+    if there.sum() < 2:
+      raise InputError(f"{int(there.sum())} cells have both {one} and {other}; a rank correlation needs two")
     ends = kendall_interval(values[0], values[1], draws)
-    rows.append(Agreement(one, other, float(kendall(*values)), ends.low, ends.high, len(common)))
+    rows.append(Agreement(one, other, float(kendall(*values)), ends.low, ends.high, int(there.sum())))
   return rows

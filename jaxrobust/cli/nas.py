@@ -23,11 +23,11 @@ from jaxrobust.cli.evaluate import run_options
 from jaxrobust.cli.supernet import SUPERNET, run_supernet
 from jaxrobust.core.compilation import enable_compilation_cache
 from jaxrobust.core.errors import InputError
-from jaxrobust.core.reading import loads, read_text, reading
 from jaxrobust.core.registry import unknown_name
 
 if TYPE_CHECKING:
   from jaxrobust.evaluation.nas.run import LoadedCells
+  from jaxrobust.nas.search import Landscape
   from jaxrobust.nas.trainer import CellTrainer
 
 # The recipe of NAS-Bench-201 on CIFAR-10 (Dong & Yang 2020, table 1).
@@ -39,6 +39,7 @@ TRAIN = {
   "optimizer": "sgd",
   "learning_rate": 0.1,
   "weight_decay": 5e-4,
+  "decay": "all",
   "schedule": "cosine",
   "techniques": ("pad-crop-flip",),
   "options": {},
@@ -85,10 +86,11 @@ MEASURE = {
   "measures": "",
   "projections": 4,
   "n": 64,
+  "batches": 1,
   "seed": 0,
   "out": "",
 }
-FIGURES = {"table": "cifar10", "objective": "clean", "measured": "", "out": "figures"}
+FIGURES = {"table": "", "objective": "clean", "measured": "", "out": "figures"}
 DEFAULTS: dict[str, Any] = {**SUPERNET, **FIGURES, **MEASURE, **SEARCH, **COMPARE, **RUN}
 USAGE = """cells of NAS-Bench-201: trained, attacked, searched, compared
   run --cells=13714,0-9 --data=cifar10    trains (or loads) cells and makes the robustness data set of them
@@ -213,12 +215,21 @@ def _search(argv: list[str]) -> int:
     row = {"method": method, "objective": config.objective, "runs": config.runs, "queries": config.queries}
     row |= {"best": float(line.mean[-1]), "low": float(line.low[-1]), "high": float(line.high[-1])}
     row |= report(found, table, names)
+    if "," in config.objective:
+      row["front"] = found.front().tolist()
     if config.json:
       print(json.dumps(row))
     else:
       shown = "  ".join(f"{name} {100 * row[name]:.2f}" for name in names)
       print(f"{method:<10} {row['best']:.4f} [{row['low']:.4f}, {row['high']:.4f}]  {shown}")
+      if "front" in row:
+        print(f"  on the front, by rising {landscape.names[0]}: {' '.join(map(str, _rising(landscape, row['front'])))}")
   return 0
+
+
+def _rising(landscape: Landscape, uids: list[int]) -> list[int]:
+  """Orders cells by the first objective."""
+  return sorted(uids, key=lambda uid: float(landscape.values[uid, 0]))
 
 
 def _compare(argv: list[str]) -> int:
@@ -243,12 +254,11 @@ def _measure(argv: list[str]) -> int:
   if not config.cells:
     raise InputError("say which cells: --cells=13714,0-9")
   enable_compilation_cache()
-  import numpy as np
-
-  from jaxrobust.core.files import atomic_write
+  from jaxrobust.core.stopping import StopRequest
   from jaxrobust.data.registry import load_data
+  from jaxrobust.evaluation.nas.measured import MeasureRun
   from jaxrobust.evaluation.nas.run import LoadedCells
-  from jaxrobust.nas.measures import MEASURES, measure_cells
+  from jaxrobust.nas.measures import MEASURES
   from jaxrobust.nas.one_program import OneProgram
   from jaxrobust.nas.space import choose_cells
   from jaxrobust.nas.trainer import stored_program
@@ -257,37 +267,25 @@ def _measure(argv: list[str]) -> int:
   fresh = OneProgram(config.width, config.depth, data.num_classes)
   program = stored_program(Path(config.models) / f"nb201-{uids[0]}") if config.models else fresh
   loaded = LoadedCells(program, config.models) if config.models else None
-  images, labels = data.take(np.arange(min(config.n, len(data))))
-  trained = None if loaded is None else lambda uid: loaded.train(uid, "")
-  names = config.measures.split(",") if config.measures else MEASURES
-  lines = []
-  for row in measure_cells(program, uids, trained, images, labels, names, config.seed, config.projections):
-    lines.append(json.dumps(row))
-    print(lines[-1], flush=True)
-  if config.out:
-    atomic_write(config.out, "\n".join(lines) + "\n")
+  names = tuple(config.measures.split(",")) if config.measures else MEASURES
+  how = (config.n, config.batches, config.seed, config.projections)
+  measured = MeasureRun(tuple(uids), program, loaded, data, names, *how)
+  with StopRequest() as stop:
+    for row in measured.rows(Path(config.out) if config.out else None):
+      print(json.dumps(row), flush=True)
+      if stop.asked and row["uid"] != uids[-1]:
+        raise stop.error(f"after nb201-{row['uid']}")
   return 0
 
 
 def _figures(argv: list[str]) -> int:
   (folder,), rest = _paths(argv, 1, "figures takes the folder of a data set, which holds meta.json")
   config = parse("nas", rest, FIGURES, USAGE)
-  from jaxrobust.nas.table import load_table
-  from jaxrobust.report.nas_matrices import read_confidences, read_confusions
-  from jaxrobust.report.nas_plots import write_nas_figures
+  from jaxrobust.evaluation.nas.measured import read_rows
+  from jaxrobust.report.nas.documents import chosen_sets, write_cell_figures
 
-  table = load_table(folder, config.table)
-  rows: list[Any] = []
-  if config.measured:
-    with reading(f"{config.measured}: not the lines that `nas measure` writes"):
-      rows = [dict(loads(line)) for line in read_text(config.measured).splitlines()]
-  drawn = write_nas_figures(
-    table,
-    config.out,
-    objective=config.objective,
-    confusions=read_confusions(folder, config.table),
-    confidences=read_confidences(folder, config.table),
-    measures=rows,
-  )
-  print(f"{len(drawn)} figures in {config.out}: {', '.join(drawn)}")
+  rows = read_rows(Path(config.measured)) if config.measured else []
+  names = chosen_sets(Path(folder), config.table)
+  for name, drawn in write_cell_figures(Path(folder), names, Path(config.out), config.objective, rows).items():
+    print(f"{name}: {len(drawn)} figures in {config.out}: {', '.join(figure.name for figure in drawn)}")
   return 0

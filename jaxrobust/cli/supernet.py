@@ -34,12 +34,10 @@ SUPERNET = {
 def run_supernet(argv: list[str], usage: str) -> int:
   config = parse("nas", argv, SUPERNET, usage)
   enable_compilation_cache()
-  from jaxrobust.analysis.supernets import factor_effects
   from jaxrobust.data.registry import load_data
   from jaxrobust.nas.supernets.run import SupernetStudy, read_rows
   from jaxrobust.nas.supernets.training import SupernetRecipe
-  from jaxrobust.report.supernet_plots import draw_factors
-  from jaxrobust.report.trend_tables import Sheet, as_markdown, write_sheets
+  from jaxrobust.report.nas.documents import write_factors
 
   recipe = config.train.to_dict()
   source = recipe.pop("data")
@@ -62,11 +60,8 @@ def run_supernet(argv: list[str], usage: str) -> int:
         print(f"[{len(rows)}] {row.group}: clean {row.clean:.3f}, robust {row.robust:.3f}", file=sys.stderr, flush=True)
       if stop.asked:
         raise stop.error(f"after {len(rows)} subnets")
-  title = f"Pearson's r of factors and accuracies of subnets of {config.space}, FGSM at {config.eps}"
-  effects = [effect._asdict() for effect in factor_effects(rows)]
-  sheet = Sheet("factors", title, effects, ("group", "factor", "target", "r", "subnets"))
-  write_sheets([sheet], Path(config.out))
+  title = f"Pearson's r of factors and accuracies of subnets, FGSM at {config.eps}"
   studies = {Path(folder).name: read_rows(folder) for folder in (*config.show, config.out)}
-  draw_factors(studies, Path(config.out) / "factors")
-  print(as_markdown(sheet))
+  write_factors(studies, title, Path(config.out))
+  print((Path(config.out) / "factors.md").read_text("utf-8"))
   return 0

@@ -96,7 +96,7 @@ def equal_size(table: Table, kernels: int = 18) -> Table:
   chosen = kernel_counts(table) == kernels
   if not chosen.any():
     raise InputError(f"no cell has {kernels} kernel parameters")
-  return Table(table.data, table.ids[chosen], {name: values[chosen] for name, values in table.columns.items()})
+  return table.take(chosen)
 
 
 class TopCells(NamedTuple):

@@ -8,10 +8,10 @@ Zhao et al. 2020 (arXiv:2005.00060) tie the largest eigenvalue of the *input* He
 
 with the cross-entropy, batch statistics as stored, and the algebraically largest eigenvalue (GradVis' "LA").
 
-The Hessian is never formed. Its products with vectors are gradients of ⟨gradient, v⟩: reverse over reverse, since the
-shared convolution has a backward rule of its own and knows no forward mode. Images do not mix in evaluation mode, so
-one product over a batch serves the Hessians of all its images at once. Where the softmax is saturated in float32, the
-Hessian is 0, and so is the result.
+The Hessian is never formed. Its products with vectors are gradients of ⟨gradient, v⟩, reverse over reverse: layers with
+a backward rule of their own know no forward mode. Images do not mix in evaluation mode, so one product over a batch
+serves the Hessians of all its images at once. Where the softmax is saturated in float32, the Hessian is 0, and so is
+the result.
 """
 
 from __future__ import annotations

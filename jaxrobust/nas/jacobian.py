@@ -9,8 +9,9 @@ estimated by the mean over some draws of v; the relative error falls with the sq
 
 Robustness papers store different things under this name. The public JacobianReg returns half the mean *squared* norm of
 a batch, arXiv:2306.06712 prints a root over absolute values and means that over 10 mini-batches of 256. Here each image
-keeps its squared norm, and `Jacobian` names both readings. Derivatives are with respect to what the classifier takes,
-images in [0, 1]; for the papers' values give one without normalization (mean 0, std 1) normalized images.
+keeps its squared norm, and `Jacobian.norm` is the mean of their roots. Derivatives are with respect to what the
+classifier takes, images in [0, 1]; for the papers' values give one without normalization (mean 0, std 1) normalized
+images.
 """
 
 from __future__ import annotations
@@ -43,11 +44,6 @@ class Jacobian(NamedTuple):
   def norm(self) -> float:
     """Returns the mean over images of |J|_F; slightly too small where squares are estimated: the root is concave."""
     return float(np.sqrt(self.squared).mean())
-
-  @property
-  def root_mean_square(self) -> float:
-    """Returns the root of the mean square: JacobianReg's value is half its square."""
-    return float(np.sqrt(self.squared.mean()))
 
 
 def jacobian(

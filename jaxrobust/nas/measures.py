@@ -2,15 +2,17 @@
 
 `measure` takes one classifier; `measure_cells` many cells, whose programs are compiled once. Values are the mean over
 images of the Jacobian's Frobenius norm (`Jacobian.norm`), the mean over images of the largest eigenvalue of the input
-Hessian, and that of the weights' Hessian for the whole batch; each comes with its cost in gradients per image.
+Hessian, and that of the weights' Hessian for a whole batch; over several batches their mean, as arXiv:2306.06712 takes
+it over ten of 256. Each comes with its cost in gradients per image.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.nas_cells import operations_of
@@ -20,6 +22,9 @@ from jaxrobust.nas.jacobian import jacobian
 from jaxrobust.nas.one_program import OneProgram
 
 MEASURES = ("jacobian", "hessian-input", "hessian-weights")
+# Behind the name of a measure: of untrained weights; gradients that it took.
+INIT, COST = " init", " gradients"
+Batch = tuple[Any, Any]
 
 
 class CellMeasure(NamedTuple):
@@ -31,40 +36,52 @@ class CellMeasure(NamedTuple):
   """
 
   value: float
-  gradients: int
+  gradients: float
+
+
+def check_measures(names: Iterable[str]) -> None:
+  """Refuses what is no measure."""
+  for name in names:
+    if name not in MEASURES:
+      raise unknown_name("measure", name, list(MEASURES))
 
 
 def measure(
-  name: str, classifier: Classifier, images: Any, labels: Any, seed: int = 0, projections: int = 4
+  name: str, classifier: Classifier, batches: Sequence[Batch], seed: int = 0, projections: int = 4
 ) -> CellMeasure:
   """Computes one measure of a classifier.
 
   Args:
     name: one of `MEASURES`.
     classifier: to measure.
-    images, labels: of a batch.
+    batches: images and labels, all of one shape.
     seed: of projections and of Lanczos' start.
     projections: for the Jacobian; 0 computes its exact norm.
 
   Returns:
-    Its value and cost.
+    Mean value and mean cost over batches.
   """
-  key = jax.random.key(seed)
-  if name == "jacobian":
-    found = jacobian(classifier, images, key, projections or None)
-    return CellMeasure(found.norm, found.gradients)
-  if name not in MEASURES:
-    raise unknown_name("measure", name, list(MEASURES))
-  values = largest_eigenvalue(classifier, images, labels, name.removeprefix("hessian-"), key=key)
-  return CellMeasure(float(values.value.mean()), 2 * values.products)
+  check_measures([name])
+  values, costs = [], []
+  for number, (images, labels) in enumerate(batches):
+    key = jax.random.fold_in(jax.random.key(seed), number)
+    if name == "jacobian":
+      slopes = jacobian(classifier, images, key, projections or None)
+      values.append(slopes.norm)
+      costs.append(slopes.gradients)
+    else:
+      found = largest_eigenvalue(classifier, images, labels, name.removeprefix("hessian-"), key=key)
+      values.append(float(found.value.mean()))
+      costs.append(2 * found.products)
+  return CellMeasure(float(np.mean(values)), float(np.mean(costs)))
 
 
 def measure_cells(
   program: OneProgram,
   uids: Iterable[int],
-  trained: Callable[[int], Any] | None,
-  images: Any,
-  labels: Any,
+  trained: Callable[[int], Classifier] | None,
+  batches: Sequence[Batch],
+  normalization: tuple[Sequence[float], Sequence[float]],
   names: Iterable[str] = MEASURES,
   seed: int = 0,
   projections: int = 4,
@@ -74,24 +91,37 @@ def measure_cells(
   Args:
     program: the network of all cells.
     uids: cells.
-    trained: from a cell to its weights; None to measure them at initialization alone.
-    images, labels: of a batch.
+    trained: from a cell to its classifier; None to measure them at initialization alone.
+    batches: images and labels, all of one shape.
+    normalization: mean and deviation of pixels, for untrained networks.
     names: of measures.
     seed: of initial weights and draws.
     projections: as in `measure`.
 
   Yields:
-    For each cell `uid` and by measure `NAME` (trained), `NAME init`, and `NAME gradients`.
+    For each cell `uid` and by measure `NAME` (trained), `NAME init`, and the gradients that each took; None for what
+    is no number.
   """
   names = list(names)
+  check_measures(names)
   for uid in uids:
     operations = operations_of(uid)
-    weights = {" init": program.init(jax.random.key(seed), operations, images.shape[1])}
+    weights = program.init(jax.random.key(seed), operations, batches[0][0].shape[1])
+    classifiers = {INIT: program.classifier(operations, weights, *normalization)}
     if trained is not None:
-      weights[""] = trained(uid)
+      classifiers[""] = trained(uid)
     row: dict[str, Any] = {"uid": uid}
-    for when, variables in weights.items():
-      classifier = program.classifier(operations, variables)
+    for when, classifier in classifiers.items():
       for name in names:
-        row[f"{name}{when}"], row[f"{name} gradients"] = measure(name, classifier, images, labels, seed, projections)
+        found = measure(name, classifier, batches, seed, projections)
+        row |= {
+          f"{name}{when}": found.value if np.isfinite(found.value) else None,
+          f"{name}{when}{COST}": found.gradients,
+        }
     yield row
+
+
+def values_of(row: Mapping[str, Any]) -> dict[str, float]:
+  """Returns the measures of a row, without what they cost and what else it says."""
+  begins = lambda name: any(name == known or name == known + INIT for known in MEASURES)
+  return {name: float("nan" if value is None else value) for name, value in row.items() if begins(name)}

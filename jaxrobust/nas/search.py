@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from jaxrobust.core.errors import InputError
+from jaxrobust.core.nas_cells import isomorphs
 from jaxrobust.core.registry import unknown_name
 from jaxrobust.nas import pareto
 from jaxrobust.nas.space import connected, neighbors
@@ -61,7 +62,7 @@ class Landscape:
   def around(self, uid: int) -> np.ndarray:
     """Lists the known cells that differ by one operation."""
     near = neighbors()[uid]
-    return near[~np.isnan(self.values[near, 0])]
+    return near[~np.isnan(self.values[near]).any(axis=1)]
 
   def mutate(self, rng: np.random.Generator, uid: int) -> int:
     """Exchanges one operation at random."""
@@ -87,10 +88,10 @@ class Found(NamedTuple):
     scale = pareto.Scale(np.ones(shape), values.min(axis=(0, 1)), values.max(axis=(0, 1)))
     return np.take_along_axis(self.ids, scale(values).argmax(axis=1)[:, None], axis=1)[:, 0]
 
-  def fronts(self) -> list[np.ndarray]:
-    """Finds the cells of each run that no other cell of the run dominates, by id."""
-    cells = [np.unique(run) for run in self.ids]
-    return [run[pareto.front(self.landscape.values[run])] for run in cells]
+  def front(self) -> np.ndarray:
+    """Finds the cells that no other cell of any run dominates, by id; of isomorphic ones the representative."""
+    cells = np.unique(isomorphs()[self.ids])
+    return cells[pareto.front(self.landscape.values[cells])]
 
 
 def random_search(landscape: Landscape, rng: np.random.Generator, queries: int) -> list[int]:

@@ -160,8 +160,8 @@ def choose_cells(text: str, seed: int = 0) -> list[int]:
   """Reads which cells are asked for.
 
   Args:
-    text: ids and ranges, separated by commas, as `13714,3456,0-9`; `all` for the 6,466 that represent themselves;
-      `random-200` for so many of those, drawn at random.
+    text: ids, ranges and strings as the benchmark writes cells, separated by commas, as `13714,3456,0-9`; `all` for the
+      6,466 that represent themselves; `random-200` for so many of those, drawn at random.
     seed: of the draw.
 
   Returns:
@@ -177,6 +177,9 @@ def choose_cells(text: str, seed: int = 0) -> list[int]:
     return sorted(np.random.default_rng(seed).permutation(representatives())[: int(count)].tolist())
   found: dict[int, None] = {}
   for part in text.split(","):
+    if part.strip().startswith("|"):
+      found[id_of(parse_string(part.strip()))] = None
+      continue
     first, _, last = part.strip().partition("-")
     if not (first.isascii() and first.isdigit() and (not last or (last.isascii() and last.isdigit()))):
       raise InputError(

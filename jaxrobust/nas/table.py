@@ -28,6 +28,9 @@ SUFFIX = "_accuracy.json"
 ATTACKS = ("fgsm", "pgd", "aa_apgd-ce", "aa_square")
 
 
+CLASSES = {"cifar10": 10, "cifar100": 100, "ImageNet16-120": 120}
+
+
 @dataclasses.dataclass(frozen=True)
 class Table:
   """Numbers of cells.
@@ -35,12 +38,14 @@ class Table:
   Attributes:
     data: what they were evaluated on.
     ids: (N,) cells, sorted.
-    columns: name to (N,) numbers.
+    columns: name to (N,) numbers; NaN where there is none.
+    num_classes: of the data set; None where that is not known.
   """
 
   data: str
   ids: np.ndarray
   columns: Mapping[str, np.ndarray]
+  num_classes: int | None = None
 
   def __getitem__(self, name: str) -> np.ndarray:
     if name == "adversarial":
@@ -55,6 +60,19 @@ class Table:
   def operations(self) -> np.ndarray:
     """(N, 6) operations of the cells."""
     return all_cells()[self.ids]
+
+  def take(self, chosen: np.ndarray) -> Table:
+    """Keeps some cells.
+
+    Args:
+      chosen: (N,) flags.
+    """
+    columns = {name: values[chosen] for name, values in self.columns.items()}
+    return dataclasses.replace(self, ids=self.ids[chosen], columns=columns)
+
+  def complete(self) -> Table:
+    """Keeps the cells that have a number in every column."""
+    return self.take(~np.any([np.isnan(values) for values in self.columns.values()], axis=0))
 
   def attacks(self) -> list[str]:
     """Returns the columns of attacks, by attack and budget."""
@@ -78,7 +96,7 @@ class Table:
     return np.mean([self[name] for name in names], axis=0)
 
   def spread(self, values: np.ndarray) -> np.ndarray:
-    """Gives all 15,625 ids the value of their representative; NaN where the table has none.
+    """Gives all 15,625 ids the value of their representative, or of another cell of its class; NaN where there is none.
 
     Args:
       values: (N,) or (N, K), by `ids`.
@@ -87,7 +105,9 @@ class Table:
       (15625,) or (15625, K).
     """
     by_id = np.full((NUM_CELLS, *np.shape(values)[1:]), np.nan)
-    by_id[self.ids] = values
+    own = isomorphs()[self.ids] == self.ids
+    for chosen in (~own, own):
+      by_id[isomorphs()[self.ids[chosen]]] = values[chosen]
     return by_id[isomorphs()]
 
   def at(self, uid: int, name: str) -> float:
@@ -131,7 +151,13 @@ def _table(path: Path, data: str, files: dict[str, Path]) -> Table:
       raise CorruptFileError(f"{files[key]}: not every cell has {len(places)} accuracies")
     for place, column in zip(places, np.array(rows, np.float64).T, strict=True):
       columns[f"{name}@{place:g}"] = column
-  return Table(data, ids, columns)
+  return Table(data, ids, columns, _classes(read_json(path / "meta.json"), data))
+
+
+def _classes(meta: Any, data: str) -> int | None:
+  """Returns the number of classes: what a data set of one's own says, or that of the published ones."""
+  said = meta.get("protocol", {}).get("network", {}).get("num_classes")
+  return said if isinstance(said, int) and said > 0 else CLASSES.get(data)
 
 
 def _read(file: Path, *names: str) -> Any:

@@ -2,12 +2,13 @@
 
   trainer = CellTrainer(make_train_config({"arch": "nb201-0", "arch_options": {"width": 8, "depth": 1}, …}))
   for uid in cells:
-    trainer.train(uid, folder / f"nb201-{uid}")     # the first compiles, the others do not
+    trainer.train(uid, folder / f"nb201-{uid}")     # a classifier; the first compiles, the others do not
 
 A cell's folder is a classifier as any other: `load_classifier` builds the native network, whose layers have the weights
 trained here. Weights start as PyTorch draws them (`initial`), a layer that two cells have in common alike in both;
 batches, their order and their augmentation are functions of seed and step, so all cells see the same. A folder that is
 finished is not trained again, one that was left half-way goes on from its last checkpoint to the very same weights.
+Pixels are normalized as the benchmark does for the data set that cells are trained on.
 
 Techniques that replace the network or average its weights are refused: they would need a program of their own.
 """
@@ -23,12 +24,14 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
+from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.errors import CellMismatchError, InputError, TrainingError
 from jaxrobust.core.files import write_json
 from jaxrobust.core.mesh import fitting_mesh
 from jaxrobust.core.nas_cells import operations_of
 from jaxrobust.core.reading import read_json
 from jaxrobust.core.stopping import StopRequest
+from jaxrobust.models.families.nas_bench_201 import normalization
 from jaxrobust.models.registry import MODELS
 from jaxrobust.models.zoo import load_classifier, read_metadata, save_classifier
 from jaxrobust.nas.one_program import OneProgram
@@ -67,7 +70,8 @@ class CellTrainer:
     self.total_steps = max(1, math.ceil(config.epochs * size / config.batch_size))
     self.program = program_of(config, self._data.num_classes)
     recipe = make_recipe(config, self._data.num_classes, size, self.total_steps)
-    self._recipe = dataclasses.replace(recipe, module=self.program.trained)
+    mean, std = normalization(config.data)
+    self._recipe = dataclasses.replace(recipe, module=self.program.trained, mean=mean, std=std)
     self._key = jax.random.key(config.seed)
     shapes = jax.eval_shape(lambda: self._fresh((0,) * 6))
     self._shapes, self._shardings = shapes, state_shardings(shapes, self.mesh, "data")
@@ -83,7 +87,7 @@ class CellTrainer:
     """Returns what must be equal for two folders to hold the same network of a cell."""
     return cell_config(self.config, uid).identity()
 
-  def train(self, uid: int, folder: str | Path) -> Any:
+  def train(self, uid: int, folder: str | Path) -> Classifier:
     """Trains a cell into a folder, continuing what it holds.
 
     Args:
@@ -91,7 +95,7 @@ class CellTrainer:
       folder: of its classifier.
 
     Returns:
-      Its variables, as the one program takes them.
+      It, by the one program.
 
     Raises:
       CellMismatchError: the folder holds another network.
@@ -109,7 +113,7 @@ class CellTrainer:
     variables = jax.device_get(self.program.put_down(variables_of(state)))
     notes = {"train": self.identity(uid), "step": self.total_steps, "loss": float(report["loss"])}
     self._save(uid, folder, variables, notes)
-    return variables
+    return self.program.classifier(operations, variables, self._recipe.mean, self._recipe.std)
 
   def _found(self, folder: Path, operations: tuple[int, ...]) -> TrainState:
     """Returns the state of the last checkpoint, or a fresh one."""
@@ -184,8 +188,10 @@ def stored_program(folder: str | Path) -> OneProgram:
   return OneProgram(**metadata["options"], num_classes=metadata["num_classes"])
 
 
-def load_cell(program: OneProgram, uid: int, folder: str | Path, config: TrainConfig | None = None) -> Any | None:
-  """Reads a trained cell as the one program takes it.
+def load_cell(
+  program: OneProgram, uid: int, folder: str | Path, config: TrainConfig | None = None
+) -> Classifier | None:
+  """Reads a trained cell into the one program, with the normalization that it was saved with.
 
   Args:
     program: the network of all cells.
@@ -194,7 +200,7 @@ def load_cell(program: OneProgram, uid: int, folder: str | Path, config: TrainCo
     config: the recipe it must have been trained by; None for any.
 
   Returns:
-    Its variables; None where the folder holds no finished classifier.
+    It, by the one program; None where the folder holds no finished classifier.
   """
   metadata, run = read_metadata(folder), Path(folder) / _RUN
   if config is not None:
@@ -206,7 +212,8 @@ def load_cell(program: OneProgram, uid: int, folder: str | Path, config: TrainCo
   held = stored_program(folder)
   if metadata["arch"] != f"{PREFIX}{uid}" or held != program:
     raise InputError(f"{folder} holds {metadata['arch']} as {held}, not {PREFIX}{uid} as {program}")
-  return program.widen(operations_of(uid), load_classifier(folder).variables["module"])
+  operations, found = operations_of(uid), load_classifier(folder).variables
+  return program.classifier(operations, program.widen(operations, found["module"]), found["mean"], found["std"])
 
 
 def _check_finite(report: dict[str, Any], state: TrainState, uid: int, step: int) -> None:

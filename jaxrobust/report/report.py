@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from jaxrobust.analysis.sizes import with_flops
 from jaxrobust.analysis.zoo_cells import last_change
@@ -78,7 +79,7 @@ def _write(
   suites = suite_boards(folder, models, summaries, found.problems)
   zoos = [*(find_zoos(found.rows, summaries, last_change(roots[0])) if roots else ()), *tables]
   order = {model: index for index, model in enumerate(models)}
-  more = {
+  more: dict[str, Sequence[Mapping[str, Any]]] = {
     "studies": [study_document(study) for study in studies],
     "suites": suite_documents(suites, order),
     "zoos": zoo_documents(zoos, order),
@@ -87,6 +88,9 @@ def _write(
     from jaxrobust.report.card import write_card
 
     write_card(boards, len(models), out)
+    from jaxrobust.report.nas.documents import architecture_documents
+
+    more["architectures"] = architecture_documents(roots, out, found.problems)
   page = write_site(folder, models, boards, more, found.problems, out, url)
   write_tables(boards, out / "tables")
   write_studies(studies, out / "tables")
@@ -98,6 +102,7 @@ def _write(
 
     drawn += write_plots(models, boards, out / "plots") + write_suite_plots(suites, out / "plots")
     drawn += write_study_plots(studies, out / "plots")
+    drawn += sum(len(one["figures"]) for one in more["architectures"])
   counts = {"boards": len(boards), "suites": len(suites), "zoos": len(zoos), "plots": drawn}
   return Written(page, len(models), len(found.rows), problems=tuple(found.problems), **counts)
 

@@ -22,7 +22,17 @@ from jaxrobust.report.pictures import read_pictures
 from jaxrobust.results.folder import Folder, LocalFolder
 from jaxrobust.results.store import IMAGES
 
-STATIC = ("index.html", "style.css", "page.js", "share.js", "scatter.js", "suites.js", "trends.js", "defenses.js")
+STATIC = (
+  "index.html",
+  "style.css",
+  "page.js",
+  "share.js",
+  "scatter.js",
+  "suites.js",
+  "trends.js",
+  "defenses.js",
+  "cells.js",
+)
 CARD = "card.png"
 _CARD = '<meta property="og:image" content="{}">\n<meta name="twitter:card" content="summary_large_image">\n'
 

@@ -11,11 +11,16 @@ import jax
 import numpy as np
 import pytest
 
+from jaxrobust.cli.configuration import parse
+from jaxrobust.cli.nas import RUN
 from jaxrobust.core.nas_cells import operations_of
 from jaxrobust.data.registry import load_data
+from jaxrobust.data.source import ArraySource
 from jaxrobust.evaluation.evaluate import evaluate
 from jaxrobust.evaluation.job import RunOptions
 from jaxrobust.evaluation.nas.readings import read_as
+from jaxrobust.evaluation.nas.run import LoadedCells
+from jaxrobust.models.families.nas_bench_201 import normalization
 from jaxrobust.models.zoo import load_classifier
 from jaxrobust.nas.one_program import OneProgram
 from jaxrobust.nas.table import load_table
@@ -137,7 +142,7 @@ def test_a_trained_cell_is_read_back_and_another_is_refused(ran):
   folder = ran[0] / "models" / "nb201-11"
   wide = load_cell(PROGRAM, 11, folder)
   native = load_classifier(folder).variables["module"]
-  back = PROGRAM.narrow(operations_of(11), wide)
+  back = PROGRAM.narrow(operations_of(11), wide.variables["module"])
   assert jax.tree.all(jax.tree.map(np.array_equal, back, native))
   assert load_cell(PROGRAM, 11, folder / "nothing") is None
   refused(2, "not nb201-11 as", *WORDS, "--cells=11", f"--out={folder.parent / 'x'}", f"--models={ran[0] / 'models'}",
@@ -151,29 +156,66 @@ def test_a_cell_trained_on_smaller_images_takes_those(tmp_path):
   np.savez(tmp_path / "small.npz", images=rng.integers(0, 256, (8, 8, 8, 3), np.uint8), labels=np.arange(8) % 2)
   recipe = {"arch": "nb201-0", "arch_options": {"width": 2, "depth": 1}, "data": f"npz:{tmp_path / 'small.npz'}"}
   trainer = CellTrainer(make_train_config({**recipe, "epochs": 1.0, "batch_size": 8, "techniques": ()}))
-  wide = trainer.train(0, tmp_path / "model")
+  one = trainer.train(0, tmp_path / "model")
   native, images = load_classifier(tmp_path / "model"), trainer._data.take(np.arange(8))[0]
   assert native.input_shape == (8, 8, 3)
-  one = trainer.program.classifier(operations_of(0), wide, trainer._recipe.mean, trainer._recipe.std)
   np.testing.assert_allclose(native(images), one(images), atol=1e-5)
+
+
+@pytest.mark.parametrize(("data", "classes"), [("cifar100", 100), ("imagenet16-120", 120)])
+def test_other_data_sets_have_the_benchmark_s_normalization_however_cells_come(tmp_path, monkeypatch, data, classes):
+  # 16 pixels, as ImageNet16-120 has them.
+  images, labels = np.random.default_rng(0).integers(0, 256, (8, 16, 16, 3), np.uint8), np.arange(8)
+  source = ArraySource(f"{data}-train", images, labels, classes)
+  monkeypatch.setattr("jaxrobust.nas.trainer.training_data", lambda *_: source)
+  asked = parse("nas", ["--config", f"{ROOT}/configs/nas.py:published-{data}", "--train.epochs=1.0"], RUN, "")
+  config = asked.train.to_dict()
+  assert (asked.data, config["data"], config["decay"], config["seed"]) == (data, f"{data}-train", "all", 777)
+  assert config["options"] == ({"pad-crop-flip": {"padding": 2}} if data == "imagenet16-120" else {})
+  config |= {"arch": "nb201-0", "arch_options": {"width": 2, "depth": 1}, "batch_size": 8}
+  trainer = CellTrainer(make_train_config(config))
+  trained = trainer.train(11, tmp_path / "nb201-11")
+  native, loaded = load_classifier(tmp_path / "nb201-11"), LoadedCells(trainer.program, tmp_path).train(11)
+  mean, std = normalization(data)
+  assert mean[0] == pytest.approx({"cifar100": 129.3, "imagenet16-120": 122.68}[data] / 255)
+  for one in (trained, native, loaded):
+    np.testing.assert_allclose(one.variables["mean"], mean, rtol=1e-6)
+    np.testing.assert_allclose(one.variables["std"], std, rtol=1e-6)
+  shown = source.take(np.arange(8))[0]
+  np.testing.assert_allclose(native(shown), loaded(shown), atol=1e-5)
 
 
 def test_measures_of_trained_cells_and_of_their_beginnings(ran, tmp_path):
   words = ("--data=digits32", "--n=8", "--measures=jacobian", "--projections=0", f"--out={tmp_path / 'rows.jsonl'}")
-  code, out, err = call("nas", "measure", "--cells=0,11", f"--models={ran[0] / 'models'}", *words)
+  models = f"--models={ran[0] / 'models'}"
+  measured = lambda cells, *more: call("nas", "measure", f"--cells={cells}", models, *words, *more)
+  code, out, err = measured("0,11")
   assert code == 0, err
-  rows = [json.loads(line) for line in out.splitlines()]
-  assert (tmp_path / "rows.jsonl").read_text() == out and [row["uid"] for row in rows] == [0, 11]
-  assert all(row["jacobian gradients"] == 10 and row["jacobian"] > 0 for row in rows)
+  rows, file = [json.loads(line) for line in out.splitlines()], tmp_path / "rows.jsonl"
+  assert file.read_text() == out and [row["uid"] for row in rows] == [0, 11]
+  assert all(row["jacobian gradients"] == row["jacobian init gradients"] == 10 and row["jacobian"] > 0 for row in rows)
   assert all(row["jacobian"] != row["jacobian init"] for row in rows)
+  # A line that was cut off is measured again, whole ones are taken as they are, other measurements are refused.
+  marked = out.replace(str(rows[0]["jacobian"]), "7.5")
+  file.write_text(marked[:-9])
+  code, again, err = measured("0,11,13714")
+  assert code == 0 and again == file.read_text() == marked + again.splitlines()[2] + "\n", err
+  code, _, err = measured("0", "--batches=2")
+  assert code == 3 and "other measurements" in err
+  # Over batches of equal size exact norms have the mean that they have over all images.
+  code, halves, err = call("nas", "measure", "--cells=11", models, *words[:-1], "--batches=2")
+  assert json.loads(halves)["jacobian"] == pytest.approx(rows[1]["jacobian"], rel=1e-5)
 
 
 def test_bad_requests_are_refused_before_anything_is_trained(tmp_path):
+  few = tmp_path / "few.npz"
+  np.savez(few, images=np.zeros((32, 8, 8, 3), np.uint8), labels=np.arange(32) % 2)
   for reason, *words in (
     ("say which cells",),
     ("not 'nought'", "--cells=nought"),
     ("15625", "--cells=15625"),
     ("index must be", "--cells=1", "--index=2", "--shares=2"),
+    ("cells of 2 classes cannot be evaluated on digits32: 10", "--cells=1", f"--train.data=npz:{few}"),
     ("averages weights", "--cells=1", "--train.techniques=ema"),
     ("no cell of nas-cell matches", "--cells=1", "--only=nothing"),
   ):

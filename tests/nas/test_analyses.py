@@ -176,28 +176,102 @@ def test_effects_of_edges_add_up(name):
   assert np.all(found.effects.argmax(axis=1) == OPERATIONS.index("nor_conv_3x3"))
 
 
+def test_a_cell_stands_for_its_class_where_the_representative_is_missing():
+  # 3365 is evaluated as 991 (the paper's figure 8).
+  alone = Table("one", np.array([3365]), {"clean": np.array([0.5])})
+  assert alone.at(991, "clean") == alone.at(3365, "clean") == 0.5 and np.isnan(alone.at(0, "clean"))
+  both = Table("two", np.array([991, 3365]), {"clean": np.array([0.25, 0.5])})
+  assert both.at(3365, "clean") == 0.25
+
+
+def toy(ids, seed=0, data="toy"):
+  values = np.random.default_rng(seed).random((len(ids), 4))
+  columns = {"clean": values[:, 0], "pgd@1": values[:, 1], "fog@3": values[:, 2], "fog@4": values[:, 3]}
+  return Table(data, ids, columns, 10)
+
+
 def test_figures_are_drawn_where_a_table_has_the_numbers(tmp_path):
   pytest.importorskip("matplotlib")
-  from jaxrobust.report.nas_plots import write_nas_figures
+  from jaxrobust.report.nas.drawing import CellData
+  from jaxrobust.report.nas.figures import FIGURES, files_of, write_nas_figures
 
-  ids = representatives()[:60]
-  values = np.random.default_rng(0).random((len(ids), 3))
-  table = Table("toy", ids, {"clean": values[:, 0], "pgd@1": values[:, 1], "fog@3": values[:, 2]})
-  rows = [{"uid": int(uid), "jacobian": 1.0 + number} for number, uid in enumerate(ids[:5])]
+  table = toy(representatives()[:60])
+  # Cells that are measured and not in the table, and a measure that some cells lack, are left out.
+  rows = [
+    {"uid": int(uid), "jacobian": 1.0 + n, "jacobian gradients": 4} for n, uid in enumerate(representatives()[:70])
+  ]
+  rows[3]["hessian-input"] = 2.0
   matrices = {"clean": np.eye(10), "pgd@Linf": np.ones((10, 10))}
-  drawn = write_nas_figures(table, tmp_path, confusions=matrices, measures=rows)
-  assert {"ranges-attacks", "ranges-corruptions", "kendall-attacks", "search", "confusion", "measures"} <= set(drawn)
-  # Those of all cells are left out of a table of some.
-  assert "single-changes" not in drawn and "edge-effects" not in drawn
-  assert {path.name for path in tmp_path.glob("*.png")} == {f"nas-{name}.png" for name in drawn}
+  drawn = {figure.name: figure for figure in write_nas_figures(CellData(table, "clean", matrices, (), rows), tmp_path)}
+  # Those of all cells are left out of a table of some; no confidences are there.
+  left_out = {"single-changes", "edge-effects", "confidence-clean", "confidence-attacks"}
+  assert set(drawn) == {figure.name for figure in FIGURES} - left_out
+  assert {path.name for path in tmp_path.iterdir()} == {file for figure in drawn.values() for file in files_of(figure)}
+  tau = {(row["measure"], row["column"]): row for row in drawn["measures"].rows}
+  wanted = kendall(np.arange(60), table["pgd@1"])
+  assert tau["jacobian", "pgd@1"] == {"measure": "jacobian", "column": "pgd@1", "tau": wanted, "cells": 60}
+  assert {measure for measure, _ in tau} == {"jacobian"} and ("jacobian", "fog@3") in tau
+
+
+@pytest.mark.ci
+def test_every_cell_has_figures_of_changes_and_edges(tmp_path):
+  pytest.importorskip("matplotlib")
+  from jaxrobust.report.nas.drawing import CellData
+  from jaxrobust.report.nas.figures import write_nas_figures
+
+  table = toy(representatives())
+  drawn = {figure.name: figure.rows for figure in write_nas_figures(CellData(table), tmp_path)}
+  best = int(table.ids[table["clean"].argmax()])
+  assert len(drawn["single-changes"]) == 24 and all(row["clean"] <= 0 for row in drawn["single-changes"])
+  assert (drawn["best-cells"][0]["cell"], drawn["best-cells"][0]["edits from the first"]) == (best, 0)
+  assert sum(row["cells"] for row in drawn["sizes"]) == len(representatives())
+  top = [row for row in drawn["top-cells"] if row["by"] == "adversarial"]
+  assert len(top) == 20 and all(sum(row[f"edge {edge}"] == "nor_conv_3x3" for edge in range(1, 7)) >= 2 for row in top)
+
+
+@pytest.mark.ci
+def test_a_cell_without_a_number_is_left_out_of_figures(tmp_path):
+  pytest.importorskip("matplotlib")
+  from jaxrobust.report.nas.drawing import CellData
+  from jaxrobust.report.nas.figures import write_nas_figures
+
+  table = toy(representatives()[:60])
+  table["pgd@1"][7] = np.nan
+  drawn = {figure.name: figure.rows for figure in write_nas_figures(CellData(table), tmp_path)}
+  whole = table.take(np.arange(60) != 7)
+  (box,) = (row for row in drawn["ranges-attacks"] if row["name"] == "pgd@1")
+  assert box["mean"] == whole["pgd@1"].mean()
+  assert drawn["kendall-attacks"][0]["pgd@1"] == kendall(whole["clean"], whole["pgd@1"])
+
+
+def test_data_sets_are_compared_over_the_cells_that_all_have(tmp_path):
+  pytest.importorskip("matplotlib")
+  from jaxrobust.report.nas.figures import write_across
+
+  first, second = toy(representatives()[:40]), toy(representatives()[10:60], 1, "other")
+  (name, *_), rows = (found := write_across([first, second], tmp_path)), found.rows
+  assert name == "kendall-data-sets" and [row["column"] for row in rows] == [
+    "toy clean", "toy pgd@1", "other clean", "other pgd@1",
+  ]  # fmt: skip
+  assert rows[0]["other clean"] == kendall(first["clean"][10:], second["clean"][:30])
+  with pytest.raises(InputError, match="share 0 cells"):
+    write_across([toy(representatives()[:5]), toy(representatives()[5:9], 1, "other")], tmp_path)
+
+
+def test_corruptions_are_compared_at_the_paper_s_severity():
+  from jaxrobust.report.nas.accuracies import at_severity
+
+  assert at_severity(toy(representatives()[:3])) == ["fog@3"]
+  assert at_severity(toy(representatives()[:3], data="cifar100")) == ["fog@4"]
 
 
 def test_confidences_are_read_and_drawn(tmp_path):
-  from jaxrobust.report.nas_matrices import read_confidences
+  from jaxrobust.report.nas.matrices import read_confidences
 
   assert read_confidences(tmp_path, "toy") == []
   rng = np.random.default_rng(0)
-  one = lambda wrong=0.5: {"label": rng.random((3, 3)).tolist(), "argmax": [], "prediction": [0.75, wrong]}
+  matrix = lambda: rng.random((3, 3)).tolist()
+  one = lambda wrong=0.5: {"label": matrix(), "argmax": matrix(), "prediction": [0.75, wrong]}
   clean = {"0": one(), "3": one(None), "4": one()}
   # A cell without a number at some budget is left out; one without wrong predictions has no confidence in them.
   attacked = {"0": [one(), one(0.25)], "3": [one(), one()], "4": [one(), None]}
@@ -209,12 +283,20 @@ def test_confidences_are_read_and_drawn(tmp_path):
   (found,) = read_confidences(tmp_path, "toy")
   assert found.attack == "fgsm@Linf" and found.places == ("clean", "0.5/255", "4/255")
   assert found.label.shape == (2, 3, 3) and found.label[0, 0, 2] == clean["0"]["label"][2][2]
+  assert found.argmax[1, 2, 0] == attacked["3"][1]["argmax"][0][0]
   np.testing.assert_array_equal(found.wrong, [[0.5, 0.5, 0.25], [np.nan, 0.5, 0.5]])
   pytest.importorskip("matplotlib")
-  from jaxrobust.report.nas_plots import write_nas_figures
+  from jaxrobust.report.nas.drawing import CellData
+  from jaxrobust.report.nas.figures import write_nas_figures
 
   table = Table("toy", np.arange(2), {"clean": np.ones(2)})
-  assert write_nas_figures(table, tmp_path / "out", confidences=[found]) == ["confidence"]
+  drawn = {
+    figure.name: figure.rows for figure in write_nas_figures(CellData(table, confidences=[found]), tmp_path / "out")
+  }
+  assert set(drawn) == {"confidence-clean", "confidence-attacks", "isomorphic-cells"}
+  assert [row["wrong"] for row in drawn["confidence-attacks"]] == [0.5, 0.5, 0.375]
+  both = [clean[uid]["argmax"][1][1] for uid in ("0", "3")]
+  assert drawn["confidence-clean"][1]["as predicted"] == pytest.approx(np.mean(both))
   (tmp_path / "toy" / "fgsm@Linf_confidence.json").write_text("[]")
   with pytest.raises(CorruptFileError, match="not a file of confidence"):
     read_confidences(tmp_path, "toy")
@@ -228,5 +310,7 @@ def test_two_tables_are_compared_over_the_cells_that_both_have():
   second = Table("b", ids[10:60], {"clean": np.arange(50.0), "pgd@1": np.arange(50.0)})
   one, other = compare_tables(first, second, ["clean", "pgd-4@1=pgd@1"], draws=50)
   assert (one.tau, one.cells, other.tau, other.second) == (1.0, 30, -1.0, "pgd@1")
+  first.columns["clean"][15] = np.nan
+  assert compare_tables(first, second, ["clean"], draws=50)[0].cells == 29
   with pytest.raises(InputError, match="share 0 cells"):
     compare_tables(Table("a", ids[:3], {"clean": np.arange(3.0)}), Table("b", ids[5:8], {"clean": np.arange(3.0)}), [])

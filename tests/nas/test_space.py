@@ -53,6 +53,13 @@ def test_what_is_no_cell_is_refused(text):
     space.parse_string(text)
 
 
+def test_cells_are_chosen_by_ids_ranges_and_strings():
+  text = cell_string(operations_of(13714))
+  assert space.choose_cells(f"5,{text},0-2,5") == [5, 13714, 0, 1, 2]
+  with pytest.raises(InputError, match="not a cell"):
+    space.choose_cells("3,|none~0|")
+
+
 def test_ids_and_operations_out_of_range_are_refused():
   for uid in (-1, NUM_CELLS):
     with pytest.raises(UnknownNameError, match="0 to 15624"):

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.errors import InputError
@@ -36,13 +35,13 @@ class LoadedCells:
   def __init__(self, program: OneProgram, folder: str | Path):
     self.program, self.folder = program, Path(folder)
 
-  def train(self, uid: int, folder: str | Path) -> Any:
+  def train(self, uid: int, folder: str | Path = "") -> Classifier:
     """Reads a cell; `folder`, where it would be trained, is not looked at."""
     del folder
-    variables = load_cell(self.program, uid, self.folder / f"{PREFIX}{uid}")
-    if variables is None:
+    found = load_cell(self.program, uid, self.folder / f"{PREFIX}{uid}")
+    if found is None:
       raise InputError(f"no trained cell in {self.folder / f'{PREFIX}{uid}'}")
-    return variables
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +68,11 @@ class NasRun:
   only: str = ""
   foolbox: bool = True
 
+  def __post_init__(self) -> None:
+    classes = self.cells.program.num_classes
+    if classes != self.data.num_classes:
+      raise InputError(f"cells of {classes} classes cannot be evaluated on {self.data.name}: {self.data.num_classes}")
+
   @cached_property
   def asked(self) -> Suite:
     """Returns the suite."""
@@ -85,12 +89,7 @@ class NasRun:
 
   def evaluate(self, uid: int) -> list[Cell]:
     """Trains or loads a cell, computes what is missing of it, and returns the cells that answer it."""
-    variables = self.cells.train(uid, self.out / MODELS_FOLDER / f"{PREFIX}{uid}")
-    classifier = self.cells.program.classifier(operations_of(uid), variables)
-    return self.judge(uid, classifier)
-
-  def judge(self, uid: int, classifier: Classifier) -> list[Cell]:
-    """Computes what is missing of a cell's network."""
+    classifier = self.cells.train(uid, self.out / MODELS_FOLDER / f"{PREFIX}{uid}")
     name, program = f"{PREFIX}{uid}", self.cells.program
     params = count_params(operations_of(uid), program.width, program.depth, program.num_classes)
     about = {"arch": cell_string(operations_of(uid)), "family": "nas-bench-201", "params": params}
@@ -110,7 +109,7 @@ class NasRun:
     Args:
       cells: of any architecture that is finished.
     """
-    wanted = [replace(_renamed(cell, f"{PREFIX}{uid}")) for uid in self.uids for cell in cells]
+    wanted = [_renamed(cell, f"{PREFIX}{uid}") for uid in self.uids for cell in cells]
     if all(cell.path(self.root).exists() for cell in wanted):
       yield from (load_result(cell.path(self.root)) for cell in wanted)
 

@@ -22,12 +22,14 @@ class Confidence(NamedTuple):
     attack: its key.
     places: names of the columns.
     label: (cells, columns, classes) probability of the true class, by true class.
+    argmax: (cells, columns, classes) probability of the predicted class, by that class.
     right, wrong: (cells, columns) of predictions; NaN where there are none.
   """
 
   attack: str
   places: tuple[str, ...]
   label: np.ndarray
+  argmax: np.ndarray
   right: np.ndarray
   wrong: np.ndarray
 
@@ -65,18 +67,23 @@ def read_confidences(folder: str | Path, data: str) -> list[Confidence]:
     if not cells:
       continue
     with reading(f"{folder}: damaged confidences under {key}"):
-      diagonal = [[np.diag(np.asarray(one["label"], float)) for one in cell] for cell in cells]
+      label, argmax = (
+        np.array([[np.diag(np.asarray(one[name], float)) for one in cell] for cell in cells])
+        for name in ("label", "argmax")
+      )
       both = np.array([[one["prediction"] for one in cell] for cell in cells], float)
     places = (CLEAN, *(f"{budget:g}/255" for budget in budgets[key]))
-    found.append(Confidence(key, places, np.array(diagonal), both[..., 0], both[..., 1]))
+    found.append(Confidence(key, places, label, argmax, both[..., 0], both[..., 1]))
   return found
 
 
-def draw_confusions(plt: Any, found: Mapping[str, np.ndarray]) -> Any:
-  """Draws mean confusion matrices side by side (figure 16)."""
+def draw_confusions(plt: Any, found: Mapping[str, np.ndarray]) -> tuple[Any, list[dict[str, Any]]]:
+  """Draws mean confusion matrices side by side; their shares of each true class are the numbers."""
   figure, grid = plt.subplots(1, len(found), figsize=(2.2 * len(found), 2.6), squeeze=False)
+  rows = []
   for axes, (title, matrix) in zip(grid[0], found.items(), strict=True):
-    axes.imshow(matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1e-12), vmin=0, vmax=1, cmap="viridis")
+    shares = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1e-12)
+    axes.imshow(shares, vmin=0, vmax=1, cmap="viridis")
     axes.grid(visible=False)
     every = range(0, len(matrix), max(1, len(matrix) // 10))
     axes.set_xticks(every, every, fontsize=5)
@@ -84,24 +91,43 @@ def draw_confusions(plt: Any, found: Mapping[str, np.ndarray]) -> Any:
     axes.set_title(label(title, 24), fontsize=7)
     axes.set_xlabel("predicted", fontsize=6)
     axes.set_ylabel("true", fontsize=6)
-  return figure
+    for true, row in enumerate(shares.tolist()):
+      rows.append({"key": title, "true": true, **{f"as {place}": share for place, share in enumerate(row)}})
+  return figure, rows
 
 
-def draw_confidences(plt: Any, found: Sequence[Confidence]) -> Any:
-  """Draws clean confidence by class, that of the first class by budget, and of right and wrong ones (13 to 15)."""
-  figure, grid = plt.subplots(len(found), 3, figsize=(9.0, 2.8 * len(found)), squeeze=False)
+def draw_clean_confidences(plt: Any, found: Sequence[Confidence]) -> tuple[Any, list[dict[str, Any]]]:
+  """Draws clean confidence by true class, by predicted class, and of right and wrong predictions."""
+  one = found[0]
+  classes = range(one.label.shape[2])
+  figure, grid = plt.subplots(1, 3, figsize=(9.0, 2.8))
+  _boxes(grid[0], one.label[:, 0], classes, "by true class")
+  _boxes(grid[1], one.argmax[:, 0], classes, "by predicted class")
+  _boxes(
+    grid[2], np.stack([one.right[:, 0], one.wrong[:, 0]], 1), ("right", "wrong"), f"predictions, {len(one.right)} cells"
+  )
+  means = zip(_means(one.label[:, 0]).tolist(), _means(one.argmax[:, 0]).tolist(), strict=True)
+  return figure, [{"class": at, "as true": true, "as predicted": said} for at, (true, said) in enumerate(means)]
+
+
+def draw_attacked_confidences(plt: Any, found: Sequence[Confidence]) -> tuple[Any, list[dict[str, Any]]]:
+  """Draws for each attack the confidence in the first class by budget, and of right against wrong predictions."""
+  figure, grid = plt.subplots(len(found), 2, figsize=(6.2, 2.8 * len(found)), squeeze=False)
+  rows = []
   for row, one in zip(grid, found, strict=True):
-    _boxes(row[0], one.label[:, 0], range(one.label.shape[2]), "true class, clean")
-    _boxes(row[1], one.label[:, :, 0], one.places, f"class 0 under {label(one.attack, 20)}")
-    right, wrong = (_means(values) for values in (one.right, one.wrong))
-    row[2].plot(right, wrong, color=COLORS[0], marker="o", markersize=3, linewidth=1)
+    _boxes(row[0], one.label[:, :, 0], one.places, f"class 0 under {label(one.attack, 20)}")
+    first, right, wrong = (_means(values) for values in (one.label[:, :, 0], one.right, one.wrong))
+    row[1].plot(right, wrong, color=COLORS[0], marker="o", markersize=3, linewidth=1)
     for x, y, place in zip(right, wrong, one.places, strict=True):
-      row[2].annotate(place.removesuffix("/255"), (x, y), fontsize=5, xytext=(2, 2), textcoords="offset points")
-    row[2].set_xlabel("confidence of right predictions", fontsize=6)
-    row[2].set_ylabel("of wrong ones", fontsize=6)
-    row[2].set_title(f"{label(one.attack, 20)}, {len(one.right)} cells", fontsize=7)
-  figure.tight_layout()
-  return figure
+      row[1].annotate(place.removesuffix("/255"), (x, y), fontsize=5, xytext=(2, 2), textcoords="offset points")
+    row[1].set_xlabel("confidence of right predictions", fontsize=6)
+    row[1].set_ylabel("of wrong ones", fontsize=6)
+    row[1].set_title(f"{label(one.attack, 20)}, {len(one.right)} cells", fontsize=7)
+    for place, *values in zip(one.places, first.tolist(), right.tolist(), wrong.tolist(), strict=True):
+      rows.append(
+        {"attack": one.attack, "budget": place, **dict(zip(("class 0", "right", "wrong"), values, strict=True))}
+      )
+  return figure, rows
 
 
 def _boxes(axes: Any, values: np.ndarray, names: Sequence[Any], title: str) -> None:
