@@ -4,7 +4,8 @@ Terms are joined by commas and must all hold:
 
   acc+rob>=110            a sum of columns against a number; acc and rob are ID accuracy and ID robustness
   OOD_d robustness>30     any column of numbers
-  technique=trades|mart   a label that matches one of the shell patterns, whatever the case; != for none of them
+  technique=trades|mart   a label that matches one of the shell patterns, whatever the case; != for none of them. Of
+                          techniques that were joined by +, such as cutout+trades, one that matches is enough
   model!=cnn-a-*          so for the names of models
   no-custom               models that were published, not trained for the study (OODRobustBench's "NC")
 
@@ -17,7 +18,7 @@ from __future__ import annotations
 import fnmatch
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -70,7 +71,7 @@ def apply_filter(zoo: Zoo, text: str) -> Zoo:
       continue
     left = zoo.take(_holds(zoo, term), term)
     if not len(left):
-      raise InputError(f"the filter {term!r} leaves none of {len(zoo)} models")
+      raise InputError(f"the filter {term!r} leaves none of {len(zoo)} models{_values(zoo, term)}")
     zoo = left
   return zoo
 
@@ -82,8 +83,8 @@ def _holds(zoo: Zoo, term: str) -> np.ndarray:
   if match is None:
     raise InputError(f"the filter {term!r} compares nothing; write acc+rob>=110, technique=trades or no-custom")
   left, sign, right = (part.strip() for part in match.groups())
-  if left.casefold() in {name.casefold() for name in (NAMES[0], *zoo.labels)} - {n.casefold() for n in zoo.columns}:
-    return _label_holds(zoo.label(left), sign, right, term)
+  if _is_label(zoo, left):
+    return _label_holds(_spellings(zoo, left), sign, right, term)
   try:
     number = float(right.removesuffix("%"))
   except ValueError:
@@ -95,12 +96,35 @@ def _holds(zoo: Zoo, term: str) -> np.ndarray:
     return np.isfinite(values) & _COMPARE[sign](values, number)
 
 
-def _label_holds(values: tuple[str, ...], sign: str, right: str, term: str) -> np.ndarray:
+def _label_holds(values: Sequence[Sequence[str]], sign: str, right: str, term: str) -> np.ndarray:
   if sign not in ("=", "==", "!="):
     raise InputError(f"the filter {term!r} compares text; only = and != do")
   patterns = [pattern.strip().casefold() for pattern in right.split("|")]
-  found = [any(fnmatch.fnmatchcase(value.casefold(), pattern) for pattern in patterns) for value in values]
+  found = [any(fnmatch.fnmatchcase(one.casefold(), pattern) for pattern in patterns for one in ones) for ones in values]
   return np.array(found, bool) != (sign == "!=")
+
+
+def _is_label(zoo: Zoo, name: str) -> bool:
+  return name.casefold() in {label.casefold() for label in (NAMES[0], *zoo.labels)} - {
+    c.casefold() for c in zoo.columns
+  }
+
+
+def _spellings(zoo: Zoo, name: str) -> list[tuple[str, ...]]:
+  """Returns what a pattern may match of each model: its label, and each technique of those that were joined."""
+  parts = name.casefold() == _TECHNIQUE
+  return [(value, *(part.strip() for part in value.split("+") if parts)) for value in zoo.label(name)]
+
+
+def _values(zoo: Zoo, term: str) -> str:
+  """Says what a label is, where a filter by it has left no model."""
+  match = _TERM.fullmatch(term)
+  name = match[1].strip() if match else ""
+  if not _is_label(zoo, name):
+    return ""
+  known = sorted({value or "unknown" for value in zoo.label(name)})
+  more = f" and {len(known) - 5} more" if len(known) > 5 else ""
+  return f"; {name} is {', '.join(known[:5])}{more}"
 
 
 def _is_sum(zoo: Zoo, text: str) -> bool:

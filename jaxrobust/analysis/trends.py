@@ -164,7 +164,8 @@ def fit_trends(
         problems.append(f"{group} {name}: {error}" if name else str(error))
         continue
       if _are_fractions(line, horizontal, vertical):
-        problems.append(f"{x} and columns beside it are nowhere above 1: if these are fractions, say --top=1")
+        reason = f"{x} and columns beside it are nowhere above 1: if these are fractions"
+        problems.append(f"{reason}, make them percentages, as jaxrobust trends --top=1 does")
       trends.append(Trend(x, y, kind, line, line_intervals(horizontal, vertical, line, draws, seed), part, name))
   if not trends:
     raise InputError(problems[0])

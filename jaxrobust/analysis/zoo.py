@@ -222,6 +222,29 @@ def read_frame(frame: Any, source: str = "a data frame", date: str = "") -> Zoo:
   return make_zoo({str(name): frame[name].tolist() for name in frame.columns}, source, date)
 
 
+def in_percent(zoo: Zoo, *others: str) -> Zoo:
+  """Makes percentages of a table of fractions: of accuracies and robustness, which must lie within 0 and 1.
+
+  Args:
+    zoo: models.
+    others: more columns to convert; those with numbers above 1 are none of fractions, and stay.
+
+  >>> zoo = make_zoo({"model": ["a", "b"], "fog accuracy": [0.5, 0.75], "v6": [0.25, 0.5], "params": [9, 8]})
+  >>> {name: values.tolist() for name, values in in_percent(zoo, "v6", "params").columns.items()}
+  {'fog accuracy': [50.0, 75.0], 'v6': [25.0, 50.0], 'params': [9.0, 8.0]}
+  """
+  more, columns = {zoo.spelled(name) for name in others if name}, dict(zoo.columns)
+  for name, values in zoo.columns.items():
+    is_share = name.endswith((f" {ACCURACY}", f" {ROBUSTNESS}")) and METRIC not in name
+    beyond = np.any((values < 0) | (values > 1))
+    if is_share and beyond:
+      low, high = np.nanmin(values), np.nanmax(values)
+      raise InputError(f"{name} ranges from {low:g} to {high:g}, not within 0 and 1; see --top")
+    if is_share or (name in more and not beyond):
+      columns[name] = 100 * values
+  return replace(zoo, columns=columns)
+
+
 def split_names(text: str) -> list[str]:
   """Splits names at commas, but not inside of brackets, where the name of a mean may have one.
 

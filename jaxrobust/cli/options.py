@@ -176,7 +176,7 @@ OWN = {
     "filter": "which models count, as acc+rob>=110,technique=trades|mart,no-custom; empty for all",
     "group": "a label, such as technique: each group gets its own lines; empty for none",
     "scale": "raw or probit",
-    "top": "the largest value of both axes: 100 for percent, 1 for fractions",
+    "top": "the largest value of both axes: 100 for percent, 1 for fractions, which become percentages",
     "show": "trends effective degradation catastrophic ranks held-out correlations zoo without-labels gap",
     "line": "of effective robustness: cifar10-linf or imagenet-linf as published; empty for the zoo's own",
     "correlate": "pearson or kendall",

@@ -17,7 +17,7 @@ from jaxrobust.analysis.correlations import NUMBERING, Correlations, correlation
 from jaxrobust.analysis.filters import apply_filter
 from jaxrobust.analysis.matching import read_beside
 from jaxrobust.analysis.trends import Trend, check_published, column_pairs, drops, fit_trends
-from jaxrobust.analysis.zoo import Zoo, read_csv, split_names
+from jaxrobust.analysis.zoo import Zoo, in_percent, read_csv, split_names
 from jaxrobust.analysis.zoo_estimates import ShiftEstimate, estimate_zoo
 from jaxrobust.cli.configuration import parse, split_words
 from jaxrobust.core.errors import InputError
@@ -68,6 +68,8 @@ def run(argv: list[str]) -> int:
   config = parse("trends", options, DEFAULTS, USAGE)
   _check(words, config)
   zoo = apply_filter(_read(words, config), config.filter)
+  if config.top == 1:
+    zoo, config.top = in_percent(zoo, config.x, *split_names(config.y)), 100.0
   for note in zoo.notes:
     say(f"finding: {note}", error=True)
   pairs: list[tuple[str, str, str]] = []
@@ -163,6 +165,7 @@ def _write(zoo: Zoo, trends: list[Trend], pairs: list[tuple[str, str, str]], con
   """Writes all tables, and plots where they can be drawn."""
   out = Path(config.out)
   names = [name for name in SHEETS if name != "held-out" or config.group]
+  names += [config.show] if config.show not in SHEETS else []
   files = tables.write_sheets([_sheet(name, zoo, trends, pairs, config) for name in names], out)
   there = importlib.util.find_spec("matplotlib") is not None
   drawn: Any = 0

@@ -18,6 +18,8 @@ from jaxrobust.report.plots import COLORS, MOST_ROWS, label, labels, plotting, s
 from jaxrobust.results.cell import safe_name
 
 _POINTS = 60
+# Of groups beyond the colors.
+_MARKS = "os^Dv"
 
 
 def write_trend_plots(
@@ -66,12 +68,11 @@ def _scatter(plt: Any, trend: Trend, groups: Sequence[Trend]) -> Any:
   slope = f"{trend.line.slope:.3f}" if trend.line.of_shares else f"{trend.line.slope:.3g}"
   text = f"{slope} x {sign} {abs(trend.line.intercept):.2f}, R² {trend.line.r2:.3f}"
   axes.plot(places, _expected(trend, places), color=COLORS[0], linewidth=1.2, label=text)
-  if groups:
-    for color, group in zip(COLORS[1:], groups, strict=False):
-      axes.scatter(
-        group.zoo.column(group.x), group.zoo.column(group.y), s=16, color=color, label=label(group.group, 24)
-      )
-      axes.plot(places, _expected(group, places), color=color, linewidth=0.8)
+  for at, group in enumerate(groups):
+    color, mark = COLORS[1 + at % (len(COLORS) - 1)], _MARKS[at // (len(COLORS) - 1) % len(_MARKS)]
+    values = group.zoo.column(group.x), group.zoo.column(group.y)
+    axes.scatter(*values, s=16, color=color, marker=mark, label=label(group.group, 24))
+    axes.plot(places, _expected(group, places), color=color, linewidth=0.8)
   axes.scatter(x, y, s=16, color=COLORS[0], alpha=0.25 if groups else 0.8, zorder=0.9)
   if trend.limit is not None:
     ends = trend.intervals["limit"]

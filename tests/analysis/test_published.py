@@ -8,6 +8,7 @@ import pathlib
 import numpy as np
 import pytest
 
+import jaxrobust
 from jaxrobust.analysis.agreement_line import estimate_accuracy, pairwise_agreement
 from jaxrobust.analysis.degradation import degradation
 from jaxrobust.analysis.effective import PUBLISHED_LINES, effective_robustness
@@ -146,6 +147,20 @@ def test_agreement_on_the_line_on_cifar_10_1():
   wanted_errors = {("aline-s", "raw"): (1.07, 2.27), ("aline-s", "probit"): (1.14, 2.70)}
   assert errors == wanted_errors | {("aline-d", "probit"): (1.13, 2.89)}
   assert round(100 * float(np.abs(accuracy - wanted).mean()), 2) == 7.78
+
+
+def test_the_table_of_the_guides_zoo_gives_the_guides_numbers():
+  docs = pathlib.Path(jaxrobust.__file__).parent / "docs"
+  zoo, guide = read_csv(docs / "tables" / "cifar10_zoo.csv"), (docs / "trends.md").read_text()
+  trends, problems = fit_trends(zoo, column_pairs(zoo), draws=2)
+  shown = {(trend.kind, trend.y.partition("[")[0].split()[0]): trend for trend in trends}
+  for kind, shift in (("Acc-Acc", "R_c"), ("Rob-Rob", "R_c"), ("Rob-Rob", "OOD_t")):
+    line = shown[kind, shift].line
+    row = next(row for row in guide.splitlines() if row.startswith(f"| {kind}, {shift} |"))
+    numbers = [cell.split()[0] for cell in row.strip("| ").split("|")[1:]]
+    found = [f"{line.slope:.3f}", f"{line.intercept:.2f}", f"{line.r2:.3f}".lstrip("0"), f"{line.limit():.1f}"]
+    assert numbers == found
+  assert not problems and f"| line, {len(zoo)} models, {zoo.date} |" in guide
 
 
 @needs_published

@@ -103,6 +103,19 @@ def test_every_table_is_shown(board, show, count):
     assert published[0]["OOD_d robustness"] != rows[0]["OOD_d robustness"]
 
 
+def test_fractions_are_the_same_as_percentages(board, tmp_path):
+  head, *rows = csv.reader(board.open())
+  share = lambda row: [*row[:4], *(str(float(value.removesuffix("%")) / 100) for value in row[4:])]
+  path = tmp_path / "shares.csv"
+  path.write_text("\n".join(",".join(row) for row in (head, *map(share, rows))))
+  for show in ("trends", "effective", "degradation", "catastrophic", "held-out"):
+    words = (f"--show={show}", "--group=technique")
+    for one, other in zip(lines(board, *words)[0], lines(path, *words, "--top=1")[0], strict=True):
+      assert {**one, "zoo": "", "date": ""} == pytest.approx({**other, "zoo": "", "date": ""})
+  words = ("--x=ID accuracy", "--y=params")
+  assert lines(path, *words, "--top=1")[0][0]["slope"] == pytest.approx(lines(board, *words)[0][0]["slope"])
+
+
 def test_a_results_folder(root):
   rows, err = lines("--root", root)
   assert [row["y"] for row in rows] == ["fog robustness", "R_c[1 of 75] robustness"] and not err
@@ -118,7 +131,8 @@ def test_two_tables_of_the_same_models(board, tmp_path):
   other.write_text("title,model,ID accuracy,ID robustness\nx,M3,81.52,44.3\nx,m4,99,1\nx,m5,82.5,47.0\n")
   rows, _ = lines(board, "--show=gap", "--beside", other)
   assert [(row["model"], round(row["gap"], 2)) for row in rows] == [("m5", 0.5), ("m3", 0.2)]
-  text = " ".join(call("trends", board, "--show=gap", "--beside", other)[1].split())
+  text = " ".join(call("trends", board, "--show=gap", "--beside", other, "--out", tmp_path, "--plots=no")[1].split())
+  assert (tmp_path / "gap.tex").is_file() and (tmp_path / "trends.tex").is_file()
   assert "mean 0.350" in text and "sd 0.150" in text and "2 of 3 models of other.csv" in text
 
 

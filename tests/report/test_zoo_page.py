@@ -8,10 +8,10 @@ import pytest
 
 from jaxrobust.analysis.correlations import correlation_matrix
 from jaxrobust.analysis.trends import column_pairs, fit_trends
-from jaxrobust.analysis.zoo import read_csv
+from jaxrobust.analysis.zoo import make_zoo, read_csv
 from jaxrobust.report.plots import plotting
 from jaxrobust.report.report import write_report
-from jaxrobust.report.trend_plots import _boxes, _heat, band
+from jaxrobust.report.trend_plots import _boxes, _heat, _scatter, band
 from jaxrobust.results import Cell, save_result
 from jaxrobust.results.exchange import import_results
 from tests.cli.calling import call
@@ -106,6 +106,17 @@ def test_plots_tell_long_names_apart(tmp_path):
     for axis in (boxes.axes[0].yaxis, heat.axes[0].yaxis, heat.axes[0].xaxis):
       texts = [text.get_text() for text in axis.get_ticklabels()]
       assert len(texts) == len(set(texts)) == len(values) and len(names) == 2
+    plt.close("all")
+
+
+def test_every_group_is_in_the_plot():
+  groups = [f"g{at // 3}" for at in range(27)]
+  x = np.arange(27.0)
+  zoo = make_zoo({"model": list(map(str, x)), "technique": groups, "ID robustness": x, "fog robustness": x * x / 27})
+  whole, *parts = fit_trends(zoo, column_pairs(zoo), group="technique", draws=2)[0]
+  with plotting() as plt:
+    drawn = _scatter(plt, whole, parts).axes[0]
+    assert set(groups) <= set(drawn.get_legend_handles_labels()[1])
     plt.close("all")
 
 
