@@ -150,7 +150,8 @@ def _boxes(plt: Any, zoo: Zoo, drops: Mapping[str, np.ndarray]) -> Any:
     axes.annotate(label(text, 80), place, xytext=(4, 7), textcoords="offset points", fontsize=6, ha="right")
   axes.set_yticks(places, labels(names))
   axes.set_xlabel("ID minus OOD, points")
-  axes.set_title(label(f"{len(zoo)} models of {zoo.source or 'a table'}", 90), fontsize=6)
+  some = f", {len(names)} of {len(known)} shifts" if len(names) < len(known) else ""
+  axes.set_title(label(f"{len(zoo)} models of {zoo.source or 'a table'}{some}", 90), fontsize=6)
   return figure
 
 
@@ -170,5 +171,6 @@ def _heat(plt: Any, found: Correlations) -> Any:
     dark = abs(value) > 0.6
     color = ("#BBBBBB" if dark else "#777777") if unsure else "white" if dark else "black"
     axes.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=6, color=color)
-  axes.set_title({"pearson": "Pearson's r", "kendall": "Kendall's τ"}[found.kind])
+  some = f", {len(names)} of {len(found.columns)} columns" if len(names) < len(found.columns) else ""
+  axes.set_title({"pearson": "Pearson's r", "kendall": "Kendall's τ"}[found.kind] + some)
   return figure

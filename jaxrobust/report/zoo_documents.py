@@ -71,7 +71,12 @@ def _report(zoo: Zoo, measured: Zoo) -> ZooReport:
   """Fits all lines of a zoo; `measured` is the same with what its columns may be correlated with."""
   pairs = sorted(column_pairs(zoo), key=lambda pair: (pair[0] not in ONE_KIND, _is_single(pair[2])))
   trends, problems = fit_trends(zoo, pairs[:MOST_TRENDS])
-  return ZooReport(zoo, pairs, trends, problems, _correlate(measured))
+  columns = _to_correlate(measured)
+  chosen = dict(list(columns.items())[:MOST_CORRELATED])
+  for what, count, most in (("lines", len(pairs), MOST_TRENDS), ("correlated columns", len(columns), MOST_CORRELATED)):
+    if count > most:
+      problems.append(f"{most} of {count} {what} are here, means before single shifts; jaxrobust trends has all")
+  return ZooReport(zoo, pairs, trends, problems, correlation_matrix(chosen, "kendall") if len(chosen) > 1 else None)
 
 
 def _light(row: CellRow) -> Result:
@@ -88,8 +93,8 @@ def _is_single(name: str) -> bool:
   return not name.startswith(MEANS)
 
 
-def _correlate(zoo: Zoo) -> Correlations | None:
-  """Correlates ID performance, means over shifts, sizes and metrics; single shifts where there is room."""
+def _to_correlate(zoo: Zoo) -> dict[str, np.ndarray]:
+  """Returns what differs between models: ID performance, means over shifts, sizes and metrics, then single shifts."""
   known = {
     name: values
     for name, values in zoo.columns.items()
@@ -98,8 +103,7 @@ def _correlate(zoo: Zoo) -> Correlations | None:
   names = sorted(
     known, key=lambda name: (not name.startswith(ID), _is_single(name) and name.endswith((ACCURACY, ROBUSTNESS)))
   )
-  chosen = {name: known[name] for name in names[:MOST_CORRELATED]}
-  return correlation_matrix(chosen, "kendall") if len(chosen) > 1 else None
+  return {name: known[name] for name in names}
 
 
 def write_zoos(reports: Sequence[ZooReport], out: Path, plots: bool) -> int:

@@ -109,6 +109,16 @@ def test_plots_tell_long_names_apart(tmp_path):
     plt.close("all")
 
 
+def test_what_does_not_fit_on_the_page_is_said(tmp_path):
+  kinds = [f"{shift} {kind}" for shift in ("ID", *range(30)) for kind in ("accuracy", "robustness")]
+  rows = [f"m{at}," + ",".join(str(40 + at * at + k % 7) for k in range(len(kinds))) for at in range(4)]
+  (tmp_path / "wide.csv").write_text("\n".join([",".join(["model", *kinds]), *rows]))
+  assert call("report", tmp_path / "wide.csv", f"--out={tmp_path / 'site'}", "--plots=no")[0] == 0
+  (zoo,) = index(tmp_path / "site")["zoos"]
+  assert len(zoo["trends"]) == 80 and len(zoo["correlations"]["columns"]) == 24
+  assert [note.partition(" are here")[0] for note in zoo["notes"]] == ["80 of 120 lines", "24 of 62 correlated columns"]
+
+
 def test_every_group_is_in_the_plot():
   groups = [f"g{at // 3}" for at in range(27)]
   x = np.arange(27.0)
