@@ -74,6 +74,8 @@ def _run(path: str, config: Any) -> int:
   study, failures = StudyRunner(path, config.out, options, config.n), []
   known: dict[str, dict[str, float]] = {}
   chosen = [one for one in study.runs if fnmatch.fnmatchcase(one.name, config.only)]
+  if not chosen:
+    raise unknown_name("run", config.only, [one.name for one in study.runs])
   for number, one in enumerate(chosen):
     if not config.quiet:
       print(f"[{number + 1}/{len(chosen)}] {one.name}", file=sys.stderr, flush=True)

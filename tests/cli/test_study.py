@@ -104,6 +104,7 @@ def test_one_run_of_a_study_by_its_number(done, folder, capsys):
     (["study", "run", "{}/study.py:all"], "say where the study goes"),
     (["train", "--config={}/study.py:all", "--index=5", "--out={}/x"], "there judges digits32-standard as it is"),
     (["study", "run", "{}/base.py:x", "--out={}/other"], "is not a study"),
+    (["study", "run", "{}/study.py:all", "--out={}/other", "--only=plane"], "unknown run 'plane'; did you mean 'plain"),
     (["study", "table", "{}/nowhere"], "holds no study"),
     (["study", "lst", "{}/study.py:all"], "did you mean 'list'"),
   ],
