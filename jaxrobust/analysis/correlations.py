@@ -18,8 +18,6 @@ from jaxrobust.analysis.ranking import Orders, multiplicities
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.registry import unknown_name
 
-# Columns that number the rows of a table and measure nothing.
-NUMBERING = ("rank", "index", "#", "")
 FEWEST = 3
 
 

@@ -24,6 +24,8 @@ from jaxrobust.core.registry import unknown_name
 SHORT = {ACCURACY: "Acc", ROBUSTNESS: "Rob"}
 # Pairs with the same on both axes, and those chosen by hand: they have limits, residuals and drops.
 ONE_KIND = ("", "Acc-Acc", "Rob-Rob")
+# Columns that number the rows of a table and measure nothing.
+NUMBERING = ("rank", "index", "#", "")
 # How averages over shifts are called; what begins otherwise is a single shift.
 MEANS = ("OOD ", "OOD_d", "R_c", "R_n", "OOD_t")
 
@@ -226,6 +228,18 @@ def drops(zoo: Zoo, pairs: Sequence[tuple[str, str, str]]) -> dict[str, np.ndarr
     if kind in ONE_KIND and (kind or not np.any((values < 0) | (values > 100))):
       found[y] = degradation(*values)
   return found
+
+
+def correlated_columns(zoo: Zoo) -> list[str]:
+  """Lists what is worth correlating: ID performance, means over shifts, sizes and metrics, then single shifts.
+
+  >>> from jaxrobust.analysis.zoo import make_zoo
+  >>> correlated_columns(make_zoo({"Rank": [1], "fog accuracy": [20], "R_c accuracy": [30], "params": [9]}))
+  ['R_c accuracy', 'params', 'fog accuracy']
+  """
+  single = [name for kind in (ACCURACY, ROBUSTNESS) for name in zoo.shifts(kind) if not name.startswith(MEANS)]
+  known = [name for name in zoo.columns if name.lower() not in NUMBERING]
+  return sorted(known, key=lambda name: (not name.startswith(f"{ID} "), name in single))
 
 
 def rank_columns(zoo: Zoo, pairs: Sequence[tuple[str, str, str]]) -> tuple[str, str, np.ndarray, np.ndarray]:

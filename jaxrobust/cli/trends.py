@@ -13,10 +13,10 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 
-from jaxrobust.analysis.correlations import NUMBERING, Correlations, correlation_matrix
+from jaxrobust.analysis.correlations import Correlations, correlation_matrix
 from jaxrobust.analysis.filters import apply_filter
 from jaxrobust.analysis.matching import read_beside
-from jaxrobust.analysis.trends import Trend, check_published, column_pairs, drops, fit_trends
+from jaxrobust.analysis.trends import Trend, check_published, column_pairs, correlated_columns, drops, fit_trends
 from jaxrobust.analysis.zoo import Zoo, in_percent, read_csv, split_names
 from jaxrobust.analysis.zoo_estimates import ShiftEstimate, estimate_zoo
 from jaxrobust.cli.configuration import parse, split_words
@@ -124,8 +124,7 @@ def _read(words: list[str], config: ConfigDict) -> Zoo:
 
 def _correlate(zoo: Zoo, config: ConfigDict) -> Correlations:
   wanted = [name for name in (config.x, *split_names(config.y)) if name]
-  known = [name for name in zoo.columns if name.lower() not in NUMBERING]
-  columns = {name: zoo.column(name) for name in wanted or known}
+  columns = {name: zoo.column(name) for name in wanted or correlated_columns(zoo)}
   return correlation_matrix(columns, config.correlate, config.draws, config.seed)
 
 

@@ -12,10 +12,19 @@ from typing import Any
 import numpy as np
 
 from jaxrobust.analysis.bootstrap import DRAWS
-from jaxrobust.analysis.correlations import NUMBERING, Correlations, correlation_matrix
+from jaxrobust.analysis.correlations import Correlations, correlation_matrix
 from jaxrobust.analysis.degradation import box, catastrophic
 from jaxrobust.analysis.ranking import kendall, kendall_interval, standings
-from jaxrobust.analysis.trends import MEANS, ONE_KIND, Trend, column_pairs, drops, fit_trends, rank_columns
+from jaxrobust.analysis.trends import (
+  MEANS,
+  ONE_KIND,
+  Trend,
+  column_pairs,
+  correlated_columns,
+  drops,
+  fit_trends,
+  rank_columns,
+)
 from jaxrobust.analysis.zoo import ACCURACY, ID, ROBUSTNESS, Zoo, read_csv
 from jaxrobust.analysis.zoo_cells import cells_zoos
 from jaxrobust.analysis.zoo_metrics import add_summaries
@@ -94,16 +103,10 @@ def _is_single(name: str) -> bool:
 
 
 def _to_correlate(zoo: Zoo) -> dict[str, np.ndarray]:
-  """Returns what differs between models: ID performance, means over shifts, sizes and metrics, then single shifts."""
-  known = {
-    name: values
-    for name, values in zoo.columns.items()
-    if name.lower() not in NUMBERING and np.isfinite(values).sum() > 2 and np.nanmin(values) < np.nanmax(values)
-  }
-  names = sorted(
-    known, key=lambda name: (not name.startswith(ID), _is_single(name) and name.endswith((ACCURACY, ROBUSTNESS)))
-  )
-  return {name: known[name] for name in names}
+  """Returns the columns that differ between models."""
+  known = {name: zoo.column(name) for name in correlated_columns(zoo)}
+  differ = lambda values: np.isfinite(values).sum() > 2 and np.nanmin(values) < np.nanmax(values)
+  return {name: values for name, values in known.items() if differ(values)}
 
 
 def write_zoos(reports: Sequence[ZooReport], out: Path, plots: bool) -> int:
