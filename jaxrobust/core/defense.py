@@ -137,9 +137,10 @@ def undefended(classifier: Classifier) -> Classifier:
 
 
 def ways_to_ignore(classifier: Classifier) -> tuple[str, ...]:
-  """Returns how an attack can be oblivious of a classifier's defenses: by images made without them, by their gradient.
+  """Returns how an attack can be oblivious of a classifier's defenses: by their gradient, by images made without them.
 
-  The latter where it is another one than that of the adaptive view, by BPDA or by the mean over draws.
+  The former where it is another one than that of the adaptive view, by BPDA or by the mean over draws: those of a
+  network that draws by itself (RSE), too.
   """
   return _ways(defenses_of(classifier), classifier.adaptive is not None or classifier.randomized)
 
@@ -150,7 +151,7 @@ def ways_to_ignore_defenses(defenses: Sequence[Defense]) -> tuple[str, ...]:
 
 
 def _ways(defenses: Sequence[Defense], naive: bool) -> tuple[str, ...]:
-  return (("gradient", "images") if naive else ("images",)) if defenses else ()
+  return (*(("gradient",) if naive else ()), *(("images",) if defenses else ()))
 
 
 def split_key(key: Array | None) -> tuple[Array | None, Array | None]:

@@ -128,13 +128,12 @@ def _samples(options: RunOptions, entry: SuiteEntry) -> int | list[int | None]:
 
 def _check_oblivious(entry: SuiteEntry, classifier: Classifier) -> None:
   """Refuses to ignore a defense that is not there, or in which there is nothing to ignore."""
-  ways = ways_to_ignore(classifier)
-  if not ways:
+  if entry.oblivious not in ways_to_ignore(classifier):
+    if "images" in ways_to_ignore(classifier):
+      raise InputError("the defense's own gradient is its adaptive view: only --oblivious=images ignores it")
     raise InputError("the classifier has no defense to be oblivious of; pass --defense, or leave --oblivious out")
   if entry.oblivious == "images":
     TransferSpec(entry)  # Says what it cannot make images with.
-  elif entry.oblivious not in ways:
-    raise InputError("the defense's own gradient is its adaptive view: only --oblivious=images ignores it")
 
 
 def _check_measures(entry: SuiteEntry, classifier: Classifier, kind: JobKind, judging: Judging) -> None:

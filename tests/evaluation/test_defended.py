@@ -1,5 +1,6 @@
 """Defended classifiers through the engine: attacked by their adaptive view, judged as they are, told apart on disk."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -96,6 +97,21 @@ def test_what_cannot_be_ignored_is_refused(tmp_path):
     run("jpeg", tmp_path, [attack_entry("ddn", norm="l2")], oblivious="images")
 
 
+def test_a_network_that_draws_by_itself_has_a_naive_gradient_of_one_draw(tmp_path):
+  noisy = lambda weights, images, key: linear(weights, images + 0.2 * jax.random.normal(key, images.shape))
+  network = Classifier.from_function(noisy, 3, variables=WEIGHTS, randomized=True, name="noisy")
+
+  def attacked(oblivious):
+    options = RunOptions(EngineOptions.for_platform(8), quiet=True)
+    data = IMAGES[:4], LABELS[:4]
+    return evaluate(network, data, (PGD,), out=tmp_path, options=options, oblivious=oblivious).cells[0].result
+
+  naive = attacked("gradient")
+  assert naive.config["samples"] == [1, 20] and "oblivious" in [finding["kind"] for finding in naive.findings]
+  with pytest.raises(InputError, match="no defense to be oblivious of"):
+    attacked("images")
+
+
 def test_pages_and_queries_keep_oblivious_cells_apart(tmp_path):
   run("jpeg", tmp_path, [clean_entry(), PGD])
   run("jpeg", tmp_path, [clean_entry(), PGD], oblivious="images")
@@ -138,8 +154,6 @@ def test_the_matrix_of_ares_has_a_row_for_every_defense(tmp_path):
 
 @pytest.fixture
 def folder(tmp_path):
-  import jax
-
   from jaxrobust.models.registry import make_model
 
   variables = make_model("cnn-a").init(jax.random.key(0), np.zeros((1, 32, 32, 3), np.float32))

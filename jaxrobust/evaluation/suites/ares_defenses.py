@@ -4,7 +4,7 @@
   score      NES, SPSA and NATTACK in linf and l2, 20,000 queries
   decision   Boundary and Evolutionary in l2, 20,000 queries
   transfer   of a defended model: FGSM, BIM, MIM and DIM on the network inside, 10 steps of 0.15 eps, in linf and l2
-  naive      of a defended model: BIM along the gradient of the defense itself, where that is not the adaptive one
+  naive      BIM along the defense's own gradient of one draw, where that is not the adaptive one
 
 Run on several models (`--model`, `--defense`) the cells make up the paper's matrix, and the page shows it: adaptive
 attacks rank models, the last two groups stand apart. Curves are the suite `ares`; images of another network
