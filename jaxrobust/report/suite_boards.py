@@ -15,6 +15,7 @@ import numpy as np
 
 from jaxrobust.evaluation.suites.shifted_datasets import ARES_BENCH
 from jaxrobust.report.rankings import ranks_of
+from jaxrobust.results.ids import oblivious_by
 from jaxrobust.results.metrics import MetricValue, SummaryFile
 
 _FIRST = ("accuracy", "clean accuracy", "clean", "ID accuracy", "ID robustness")
@@ -133,7 +134,8 @@ def _board(
   suite: str, data: str, norm: str, eps: str, group: dict[str, SummaryFile], about: Mapping[str, Mapping[str, Any]]
 ) -> SuiteBoard:
   columns = _columns(group)
-  ranks = {column.name: _ranks(column, group) for column in columns}
+  # What attacks leave that ignore a defense ranks nothing.
+  ranks = {one.name: {} if oblivious_by(suite) or oblivious_by(one.name) else _ranks(one, group) for one in columns}
   averaged = _averaged(suite, [column.name for column in columns])
   averages = {}
   for model, summary in group.items():

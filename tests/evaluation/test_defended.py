@@ -16,7 +16,7 @@ from jaxrobust.evaluation.evaluate import evaluate
 from jaxrobust.evaluation.job import RunOptions
 from jaxrobust.evaluation.suites import attack_entry, clean_entry
 from jaxrobust.evaluation.suites.suite import Setting, make_suite
-from jaxrobust.evaluation.suites.summary import summarize_suite
+from jaxrobust.evaluation.suites.summary import summarize_suite, summary_name
 from jaxrobust.models.zoo import save_classifier
 from jaxrobust.report.boards import make_boards
 from jaxrobust.report.cell_rows import read_cell_rows
@@ -38,10 +38,13 @@ LABELS = np.asarray(NETWORK(jnp.asarray(IMAGES)).argmax(1))
 PGD = attack_entry("pgd", "12/255", num_steps=5)
 
 
-def run(defense, out, entries=(PGD,), slots=8, **more):
+def reported(defense, out, entries=(PGD,), slots=8, **more):
   options = RunOptions(EngineOptions.for_platform(slots), quiet=True)
-  report = evaluate(NETWORK, (IMAGES, LABELS), entries, defense=defense, out=out, options=options, **more)
-  return [cell.result for cell in report.cells]
+  return evaluate(NETWORK, (IMAGES, LABELS), entries, defense=defense, out=out, options=options, **more)
+
+
+def run(*args, **more):
+  return [cell.result for cell in reported(*args, **more).cells]
 
 
 def test_adaptive_attacks_break_what_a_naive_gradient_cannot(tmp_path):
@@ -91,6 +94,8 @@ def test_attacks_without_gradients_have_nothing_to_ignore(tmp_path):
 def test_what_cannot_be_ignored_is_refused(tmp_path):
   with pytest.raises(InputError, match="no defense to be oblivious of"):
     run("", tmp_path, oblivious="images")
+  with pytest.raises(InputError, match="in groups of its own"):
+    make_suite("ares-defenses", Setting("cifar10", ignorable=("images",))).oblivious("images")
   with pytest.raises(UnknownNameError, match="did you mean 'gradient'"):
     run("jpeg", tmp_path, oblivious="gradiant")
   with pytest.raises(InputError, match="smallest perturbation"):
@@ -113,9 +118,10 @@ def test_a_network_that_draws_by_itself_has_a_naive_gradient_of_one_draw(tmp_pat
 
 
 def test_pages_and_queries_keep_oblivious_cells_apart(tmp_path):
-  run("jpeg", tmp_path, [clean_entry(), PGD])
-  run("jpeg", tmp_path, [clean_entry(), PGD], oblivious="images")
+  both = [reported("jpeg", tmp_path, [clean_entry(), PGD], oblivious=way) for way in ("", "images")]
   rows = read_cell_rows(open_folder(tmp_path))
+  assert [report.suite.name for report in both] == ["entries", "oblivious:images:entries"]
+  assert len({summary_name(report) for report in both}) == 2
   [board] = make_boards(rows.rows)
   assert [column.key for column in board.columns] == ["worst", "clean", "linf-pgd-5"]
   [table] = defense_documents(rows.by_model())

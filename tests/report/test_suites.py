@@ -103,6 +103,16 @@ def test_a_metric_with_a_unit_is_no_share_and_has_no_ranks(root):
   assert column.shown(board.metric("plain", "Jacobian norm")) == "24"
 
 
+def test_what_ignores_a_defense_has_no_ranks(root):
+  naive = "oblivious:gradient:linf-fgsm@4/255"
+  for model in ("at", "wide"):
+    write_summary(root, summary(model, MODELS[model][2], **{naive: {"value": 0.9, "n": 100}}))
+    write_summary(root, summary(model, 0.9) | {"suite": "oblivious:gradient:basic"})
+  adaptive, ignoring = boards(root)
+  assert adaptive.ranks[naive] == {} and adaptive.mean_rank("plain") is not None
+  assert ignoring.suite == "oblivious:gradient:basic" and not any(ignoring.ranks.values())
+
+
 def test_an_average_lacks_models_that_lack_a_part(root):
   document = summary("short", 0.7)
   del document["metrics"]["imagenet-v2"]

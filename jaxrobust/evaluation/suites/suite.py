@@ -27,6 +27,7 @@ from jaxrobust.core.errors import InputError, UnknownNameError
 from jaxrobust.core.registry import Registry, unknown_name
 from jaxrobust.core.validation import check_count
 from jaxrobust.evaluation.suites.entry import SuiteEntry, oblivious
+from jaxrobust.results.ids import oblivious_id
 
 if TYPE_CHECKING:
   from jaxrobust.evaluation.suites.report import Report
@@ -206,9 +207,14 @@ class Suite:
     return replace(self, parts=tuple(parts), whole=self.whole or self.parts)
 
   def oblivious(self, how: str) -> Suite:
-    """Returns the same attacks by somebody who ignores the defense of the classifier: by its `gradient` or `images`."""
+    """Returns the same attacks by somebody who ignores the defense of the classifier: by its `gradient` or `images`.
+
+    It has a name of its own, so that its summary never passes for that of the adaptive attacks.
+    """
+    if any(entry.oblivious for part in self.parts for entry in part.entries):
+      raise InputError(f"suite {self.name!r} ignores the defense in groups of its own: leave --oblivious out")
     parts = tuple(replace(part, entries=tuple(oblivious(one, how) for one in part.entries)) for part in self.parts)
-    return replace(self, parts=parts)
+    return replace(self, name=oblivious_id(self.name, how), parts=parts)
 
   def expected(self, group: str, attacked: bool | None = None, chosen: Callable[[Part], bool] | None = None) -> int:
     """Returns how many cells the paper has in a group; if asked for, only those (un)attacked, or of chosen parts."""

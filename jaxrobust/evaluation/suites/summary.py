@@ -118,8 +118,8 @@ def summary_name(report: Report) -> str:
   seed = report.cells[0].result.cell.seed if report.cells else 0
   cells = "\n".join(sorted(str(cell.result.cell) for cell in report.cells)).encode("utf-8", "replace")
   partial = f".partial-{zlib.crc32(cells):08x}" if is_partial(report) else ""
-  where = safe_name(setting.data)
-  name = f"{suite.name}{setting.suffix}@{where}{threat}{norm}.n{most_examples(report)}.seed{seed}"
+  what, where = safe_name(suite.name), safe_name(setting.data)
+  name = f"{what}{setting.suffix}@{where}{threat}{norm}.n{most_examples(report)}.seed{seed}"
   return f"{name}{partial}.summary.json"
 
 
