@@ -7,17 +7,19 @@ attack makes other images, and agreement on the line is about the same question 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
-from jaxrobust.analysis.agreement_line import METHODS, cells_estimate
+from jaxrobust.analysis.agreement_line import METHODS, estimate_accuracy, stack_predictions
 from jaxrobust.analysis.confidence_estimates import ESTIMATORS, cells_confidence_estimate
-from jaxrobust.analysis.lines import FEWEST
+from jaxrobust.analysis.lines import FEWEST, SCALES
 from jaxrobust.analysis.zoo import ACCURACY, ROBUSTNESS
 from jaxrobust.analysis.zoo_places import Measured, choose_cells, place_cells
 from jaxrobust.core.errors import InputError
+from jaxrobust.core.registry import unknown_name
 from jaxrobust.results import Result
 
 # "OOD = ID", which needs nothing, and what beats it or not.
@@ -34,8 +36,9 @@ class ShiftEstimate(NamedTuple):
     shift: a corruption (all its severities) or a data set.
     conditions: how many there are of it.
     models: with cells of all of them.
-    errors: mean absolute error over models and conditions in points, by the names of `ESTIMATES`.
-    r2: the smallest R² of the lines through agreements.
+    errors: mean absolute error over models and conditions in points, by the names of `ESTIMATES`; ALine's over those
+      where agreements have a line.
+    r2: the smallest R² of these lines; NaN where there is none.
     warned: conditions in which agreement does not fit, so that ALine's numbers are not to be trusted.
   """
 
@@ -68,6 +71,8 @@ def estimate_zoo(
   Source: ALine: Baek et al. 2022, arXiv:2206.13089; ATC: Garg et al. 2022, arXiv:2201.04234; DoC: Guillory et al. 2021,
   arXiv:2107.03315.
   """
+  if scale not in SCALES:
+    raise unknown_name("scale", scale, list(SCALES))
   placed, _ = place_cells(*choose_cells(results, data, attack))
   found = []
   for kind in (ACCURACY, ROBUSTNESS):
@@ -97,16 +102,20 @@ def _with_rows(cells: Mapping[str, Result]) -> dict[str, Result]:
 def _compare(kind: str, shift: str, here: list[Result], there: list[list[Result]], scale: str) -> ShiftEstimate:
   errors: dict[str, list[float]] = {name: [] for name in ESTIMATES}
   share = lambda cells: np.array([result.examples["robust"].mean() for result in cells])
-  least, warned = 1.0, 0
+  fits: list[float] = []
+  warned = 0
   for cells in there:
-    lines = {method: cells_estimate(here, cells, method, scale) for method in METHODS}
+    predictions, lines = (stack_predictions(here), stack_predictions(cells)), {}
+    # Agreements that are all alike have no line.
+    with contextlib.suppress(InputError):
+      lines = {method: estimate_accuracy(share(here), *predictions, method, scale) for method in METHODS}
     guesses = {NAIVE: share(here), **{method: found.accuracy for method, found in lines.items()}}
     for method in ESTIMATORS:
       both = zip(here, cells, strict=True)
       guesses[method] = np.array([cells_confidence_estimate(one, other, method) for one, other in both])
     for name, guess in guesses.items():
       errors[name].append(100 * float(np.abs(guess - share(cells)).mean()))
-    least = min(least, *(found.line.r2 for found in lines.values()))
-    warned += any(found.warning for found in lines.values())
-  means = {name: float(np.mean(values)) for name, values in errors.items()}
-  return ShiftEstimate(kind, shift, len(there), len(here), means, least, warned)
+    fits += [found.line.r2 for found in lines.values()]
+    warned += not lines or any(found.warning for found in lines.values())
+  means = {name: float(np.mean(values)) if values else float("nan") for name, values in errors.items()}
+  return ShiftEstimate(kind, shift, len(there), len(here), means, min(fits, default=float("nan")), warned)

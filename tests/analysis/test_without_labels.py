@@ -162,6 +162,17 @@ def test_a_zoo_is_estimated_shift_by_shift(attack, kind):
   assert found.r2 > 0.95 and found.warned == 0
 
 
+@pytest.mark.parametrize(("alike", "warned"), [(("fog-2-t32",), 1), (("fog-1-t32", "fog-2-t32"), 2)])
+def test_networks_that_all_agree_have_no_line_and_a_warning(alike, warned):
+  same = lambda one: one.examples | {"prediction": np.zeros_like(one.examples["prediction"])}
+  cells = [dataclasses.replace(one, examples=same(one)) if one.cell.condition in alike else one for one in zoo_cells()]
+  (found,), (usual,) = estimate_zoo(cells), estimate_zoo(zoo_cells())
+  assert found.warned == warned and found.errors["id"] == usual.errors["id"]
+  assert np.isfinite(found.errors["aline-s"]) == np.isfinite(found.r2) == (warned == 1)
+  with pytest.raises(UnknownNameError, match="unknown scale"):
+    estimate_zoo(cells, scale="log")
+
+
 def test_zoos_that_cannot_be_estimated_are_refused():
   cells = zoo_cells(models=4)
   two = [one for one in cells if one.cell.model in ("m0", "m1")]
