@@ -124,7 +124,11 @@ def _expected(trend: Trend, places: np.ndarray) -> np.ndarray:
 def _boxes(plt: Any, zoo: Zoo, drops: Mapping[str, np.ndarray]) -> Any:
   """Draws what models lose under each shift; catastrophic falls in another color and with their names."""
   known = {name: values for name, values in drops.items() if np.isfinite(values).any()}
-  names = sorted(known, key=lambda name: box(known[name]).median)[-MOST_ROWS:]
+  falls = catastrophic(known, zoo.models)
+  middle = {name: box(values).median for name, values in known.items()}
+  # Where there are too many, shifts with catastrophic drops and then those with the largest.
+  kept = sorted(known, key=lambda name: (name in {fall.shift for fall in falls}, middle[name]))[-MOST_ROWS:]
+  names = sorted(kept, key=lambda name: middle[name])
   figure, axes = plt.subplots(figsize=(6, 1.2 + 0.28 * max(len(names), 1)))
   shapes = [box(known[name]) for name in names]
   statistics = [
@@ -141,8 +145,7 @@ def _boxes(plt: Any, zoo: Zoo, drops: Mapping[str, np.ndarray]) -> Any:
   style = {"markersize": 3, "markeredgecolor": COLORS[0]}
   places = list(range(len(names)))
   axes.bxp(statistics, positions=places, vert=False, widths=0.6, flierprops=style, medianprops={"color": COLORS[1]})
-  falls = catastrophic({name: known[name] for name in names}, zoo.models)
-  for shift in dict.fromkeys(fall.shift for fall in falls):
+  for shift in dict.fromkeys(fall.shift for fall in falls if fall.shift in names):
     # One text for all of a shift, the worst last: names side by side would cover one another.
     those = sorted((fall for fall in falls if fall.shift == shift), key=lambda fall: fall.drop)
     axes.plot([fall.drop for fall in those], [names.index(shift)] * len(those), "o", color=COLORS[1], markersize=4)

@@ -130,6 +130,17 @@ def test_every_group_is_in_the_plot():
     plt.close("all")
 
 
+def test_shifts_with_catastrophic_drops_are_always_drawn():
+  zoo = make_zoo({"model": list("abcdefgh"), "ID accuracy": np.arange(50, 58)})
+  drops = {f"s{at}": np.arange(10 + at, 18.0 + at) for at in range(41)} | {
+    "calm": np.array([0, 0, 1, 1, 0, 1, 0, 40.0])
+  }
+  with plotting() as plt:
+    texts = [text.get_text() for text in _boxes(plt, zoo, drops).axes[0].get_yticklabels()]
+    plt.close("all")
+  assert len(texts) == 40 and "calm" in texts and texts[-1] == "s40" and "s1" not in texts
+
+
 def test_lines_are_straight_and_long_names_differ(browser, tmp_path):
   page = write_report(None, tmp_path / "site", tables=[table(tmp_path / "zoo.csv")]).page
   browser.get("about:blank")

@@ -53,14 +53,15 @@
   }
 
   function boxes(zoo) {
-    const most = 40, rows = zoo.drops.slice(0, most), width = 460, left = 172, right = 16, step = 24, height = rows.length * step + 44;
+    // Where there are too many, shifts with catastrophic drops and then those with the largest.
+    const most = 40, kept = new Set([...zoo.drops].sort((a, b) => (b.falls.length > 0) - (a.falls.length > 0)).slice(0, most)), rows = zoo.drops.filter((row) => kept.has(row)), width = 460, left = 172, right = 16, step = 24, height = rows.length * step + 44;
     const low = Math.min(0, ...rows.flatMap((row) => [row.low, ...row.outliers.map((one) => one[1])])), high = Math.max(10, ...rows.flatMap((row) => [row.high, ...row.outliers.map((one) => one[1])]));
     const x = (v) => left + ((v - low) / (high - low)) * (width - left - right), marks = [];
     for (let v = Math.ceil(low / 20) * 20; v <= high; v += 20) marks.push(s("line", { class: "grid", x1: x(v), x2: x(v), y1: 6, y2: height - 34 }), s("text", { x: x(v), y: height - 20, "text-anchor": "middle" }, String(v)));
     const drawn = rows.map((row, k) => { const y = 18 + k * step; return [s("text", { x: left - 8, y: y + 4, "text-anchor": "end" }, row.shift.length > 24 ? `${row.shift.slice(0, 4)}…${row.shift.slice(-19)}` : row.shift, s("title", {}, row.shift)), s("line", { class: "whisker", x1: x(row.low), x2: x(row.high), y1: y, y2: y }),
       s("rect", { class: "box", x: x(row.q1), width: Math.max(x(row.q3) - x(row.q1), 1), y: y - 7, height: 14 }, s("title", {}, `${row.shift}: median ${points(row.median)}, quartiles ${points(row.q1)} and ${points(row.q3)}, ${many(row.n, "model")}`)), s("line", { class: "median", x1: x(row.median), x2: x(row.median), y1: y - 7, y2: y + 7 }),
       row.outliers.map(([model, drop]) => s("a", lead(zoo, model), s("circle", { class: row.falls.includes(model) ? "fall" : "dot", cx: x(drop), cy: y, r: 3 }, s("title", {}, `${zoo.names[model]}: ${points(drop)}${row.falls.includes(model) ? ", a catastrophic drop" : ""}`))))]; });
-    const title = `What models lose: ID minus OOD performance, points${zoo.drops.length > most ? `; the largest ${most} of ${zoo.drops.length}` : ""}`;
+    const title = `What models lose: ID minus OOD performance, points${zoo.drops.length > most ? `; ${most} of ${zoo.drops.length} shifts` : ""}`;
     const drawing = s("svg", { viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": "Box plots of drops; the values follow as a table" }, marks, drawn, s("text", { x: (left + width) / 2, y: height - 4, "text-anchor": "middle" }, "points"));
     return h("figure", {}, h("figcaption", {}, title), drawing, JR.share.figureButton(drawing, title), h("details", {}, h("summary", {}, "Values"), table("Drops in points", [headers("Shift"), ["models", "mean", "median", "q1", "q3", "catastrophic"].map((text) => h("th", { scope: "col" }, text))], zoo.drops.map((row) => h("tr", {}, h("th", { scope: "row", class: "left" }, row.shift), h("td", {}, String(row.n)), ["mean", "median", "q1", "q3"].map((key) => h("td", {}, points(row[key]))), h("td", {}, String(row.falls.length)))))));
   }
