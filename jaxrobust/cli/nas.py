@@ -68,15 +68,16 @@ RUN = {
   "quiet": False,
 }
 SEARCH = {
-  "table": "cifar10",
+  "table": "",
   "objective": "clean",
   "method": "all",
   "runs": 100,
   "queries": 300,
+  "measured": "",
   "seed": 0,
   "json": False,
 }
-COMPARE = {"table": "cifar10", "columns": "clean", "json": False}
+COMPARE = {"table": "", "columns": "clean", "json": False}
 MEASURE = {
   "cells": "",
   "data": "cifar10",
@@ -146,11 +147,9 @@ def _run(argv: list[str]) -> int:
   # are right differs from cell to cell, and each smaller number of slots would be another program.
   engine = options.engine and replace(options.engine, shrink=False)
   alone = replace(options, engine=engine, process=0, processes=1)
-  nas = NasRun(
-    uids, _cells(config, data.num_classes), data, config.suite, Path(config.out), alone, config.only, config.foolbox
-  )
+  nas = NasRun(uids, _cells(config, uids[0]), data, config.suite, Path(config.out), alone, config.only, config.foolbox)
   mine, made = uids[index::shares], []
-  nas.asked  # noqa: B018 - refuses a bad suite before anything is trained
+  nas.check()
   for number, uid in enumerate(mine, 1):
     made = nas.evaluate(uid)
     if not config.quiet:
@@ -174,13 +173,21 @@ def _share(config: ConfigDict, process: int, processes: int) -> tuple[int, int]:
   return (process, processes) if processes > 1 else (config.index, config.shares)
 
 
-def _cells(config: ConfigDict, num_classes: int) -> CellTrainer | LoadedCells:
-  from jaxrobust.evaluation.nas.run import LoadedCells
-  from jaxrobust.nas.trainer import CellTrainer, program_of
+def _cells(config: ConfigDict, first: int) -> CellTrainer | LoadedCells:
+  """Returns where cells come from: trained by the recipe, or loaded with the width and depth of the first."""
+  from jaxrobust.nas.trainer import CellTrainer
   from jaxrobust.training.config import make_train_config
 
-  recipe = make_train_config({"arch": "nb201-0", **config.train.to_dict()})
-  return LoadedCells(program_of(recipe, num_classes), config.models) if config.models else CellTrainer(recipe)
+  if config.models:
+    return _loaded(config.models, first)
+  return CellTrainer(make_train_config({"arch": "nb201-0", **config.train.to_dict()}))
+
+
+def _loaded(folder: str, first: int) -> LoadedCells:
+  from jaxrobust.evaluation.nas.run import LoadedCells
+  from jaxrobust.nas.trainer import PREFIX, stored_program
+
+  return LoadedCells(stored_program(Path(folder) / f"{PREFIX}{first}"), folder)
 
 
 def _network(nas: Any) -> dict[str, int]:
@@ -202,9 +209,14 @@ def _search(argv: list[str]) -> int:
   (folder,), rest = _paths(argv, 1, "search takes the folder of a data set, which holds meta.json")
   config = parse("nas", rest, SEARCH, USAGE)
   from jaxrobust.nas.search import METHODS, Landscape, curve, report, search
-  from jaxrobust.nas.table import load_table
+  from jaxrobust.nas.table import load_table, usual_set
 
-  table = load_table(folder, config.table)
+  table = load_table(folder, usual_set(folder, config.table))
+  if config.measured:
+    from jaxrobust.evaluation.nas.measured import read_rows
+    from jaxrobust.nas.measures import measured_columns
+
+    table = table.beside(measured_columns(table.ids, read_rows(Path(config.measured))))
   landscape = Landscape.of(table, *config.objective.split(","))
   methods = [*METHODS, "bananas"] if config.method == "all" else config.method.split(",")
   names = [name for name in ("clean", *table.attacks()) if name == "clean" or name.endswith("@1")]
@@ -236,10 +248,10 @@ def _compare(argv: list[str]) -> int:
   (first, second), rest = _paths(argv, 2, "compare takes the folders of two data sets, each with its meta.json")
   config = parse("nas", rest, COMPARE, USAGE)
   from jaxrobust.analysis.cell_tables import compare_tables
-  from jaxrobust.nas.table import load_table
+  from jaxrobust.nas.table import load_table, usual_set
 
   one, _, other = config.table.partition("=")
-  tables = load_table(first, one), load_table(second, other or one)
+  tables = load_table(first, usual_set(first, one)), load_table(second, usual_set(second, other or one))
   for row in compare_tables(*tables, config.columns.split(",")):
     if config.json:
       print(json.dumps(row._asdict()))
@@ -257,16 +269,13 @@ def _measure(argv: list[str]) -> int:
   from jaxrobust.core.stopping import StopRequest
   from jaxrobust.data.registry import load_data
   from jaxrobust.evaluation.nas.measured import MeasureRun
-  from jaxrobust.evaluation.nas.run import LoadedCells
   from jaxrobust.nas.measures import MEASURES
   from jaxrobust.nas.one_program import OneProgram
   from jaxrobust.nas.space import choose_cells
-  from jaxrobust.nas.trainer import stored_program
 
   uids, data = choose_cells(config.cells, config.seed), load_data(config.data)
-  fresh = OneProgram(config.width, config.depth, data.num_classes)
-  program = stored_program(Path(config.models) / f"nb201-{uids[0]}") if config.models else fresh
-  loaded = LoadedCells(program, config.models) if config.models else None
+  loaded = _loaded(config.models, uids[0]) if config.models else None
+  program = loaded.program if loaded else OneProgram(config.width, config.depth, data.num_classes)
   names = tuple(config.measures.split(",")) if config.measures else MEASURES
   how = (config.n, config.batches, config.seed, config.projections)
   measured = MeasureRun(tuple(uids), program, loaded, data, names, *how)

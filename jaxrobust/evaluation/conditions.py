@@ -20,7 +20,7 @@ from jaxrobust.data.source import DataSource, Ids, SequenceSource, SourceView
 from jaxrobust.evaluation.sequences import sequence_source
 from jaxrobust.evaluation.system_noise import system_source
 from jaxrobust.noises.lowpass import low_pass
-from jaxrobust.noises.registry import Noise, make_noise
+from jaxrobust.noises.registry import Noise, check_size, make_noise
 
 # All requests are cut and padded to one size: programs of other sizes round differently in the last bit, which now
 # and then moves a value across a gray level, and an example's noise must not depend on its neighbors.
@@ -106,7 +106,8 @@ def under(source: DataSource, condition: str, seed: int = 0) -> DataSource:
     return source
   if isinstance(source, SequenceSource):
     raise InputError(f"{source.name} holds perturbation sequences already; it has no condition {condition!r}")
-  side = min(source.take(np.zeros(1, int))[0].shape[1:3])
+  shape = source.take(np.zeros(1, int))[0].shape[1:]
+  side = min(shape[:2])
   kind, _, rest = condition.partition("-")
   if kind in FILTERS:
     return NoisySource(source, _low_pass(kind, rest, side), seed)
@@ -116,6 +117,7 @@ def under(source: DataSource, condition: str, seed: int = 0) -> DataSource:
     return system_source(source, *_decoder_and_resize(condition, rest), side)
   noise = parse_condition(condition, side)
   assert noise is not None
+  check_size(shape)
   return NoisySource(source, noise, seed)
 
 

@@ -8,6 +8,7 @@ it over ten of 256. Each comes with its cost in gradients per image.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ from jaxrobust.core.registry import unknown_name
 from jaxrobust.nas.hessian import largest_eigenvalue
 from jaxrobust.nas.jacobian import jacobian
 from jaxrobust.nas.one_program import OneProgram
+from jaxrobust.nas.space import isomorph
 
 MEASURES = ("jacobian", "hessian-input", "hessian-weights")
 # Behind the name of a measure: of untrained weights; gradients that it took.
@@ -121,7 +123,21 @@ def measure_cells(
     yield row
 
 
-def values_of(row: Mapping[str, Any]) -> dict[str, float]:
-  """Returns the measures of a row, without what they cost and what else it says."""
-  begins = lambda name: any(name == known or name == known + INIT for known in MEASURES)
-  return {name: float("nan" if value is None else value) for name, value in row.items() if begins(name)}
+def measured_columns(ids: np.ndarray, rows: Iterable[Mapping[str, Any]]) -> dict[str, np.ndarray]:
+  """Returns the measures of cells as columns, without what they cost and what else rows say.
+
+  Args:
+    ids: (N,) cells.
+    rows: of `measure_cells`; isomorphic cells share theirs.
+
+  Returns:
+    By measure, (N,) numbers; NaN where there is none.
+
+  >>> measured_columns(np.array([3365, 5]), [{"uid": 991, "jacobian init": 2.5, "jacobian init gradients": 4}])
+  {'jacobian init': array([2.5, nan])}
+  """
+  known = {isomorph(int(row["uid"])): row for row in rows}
+  names = [name for name in dict.fromkeys(itertools.chain(*known.values())) if name.removesuffix(INIT) in MEASURES]
+  found = [known.get(isomorph(int(uid)), {}) for uid in ids]
+  number = lambda value: np.nan if value is None else float(value)
+  return {name: np.array([number(row.get(name)) for row in found]) for name in names}

@@ -90,6 +90,8 @@ def hypervolume(values: np.ndarray, reference: np.ndarray) -> float:
     return 0.0
   if values.shape[1] == 1:
     return float(values.max() - reference[0])
+  if values.shape[1] > 2:  # A slice for each row is the cost, and rows below the front add nothing.
+    values = np.unique(values[front(values)], axis=0)
   values = values[np.argsort(-values[:, -1], kind="stable")]
   heights = values[:, -1] - np.append(values[1:, -1], reference[-1])
   if values.shape[1] == 2:

@@ -27,8 +27,8 @@ SUFFIX = "_accuracy.json"
 # The order of their columns; other attacks come after them.
 ATTACKS = ("fgsm", "pgd", "aa_apgd-ce", "aa_square")
 
-
-CLASSES = {"cifar10": 10, "cifar100": 100, "ImageNet16-120": 120}
+USUAL = "cifar10"
+CLASSES = {USUAL: 10, "cifar100": 100, "ImageNet16-120": 120}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,6 +69,14 @@ class Table:
     """
     columns = {name: values[chosen] for name, values in self.columns.items()}
     return dataclasses.replace(self, ids=self.ids[chosen], columns=columns)
+
+  def beside(self, columns: Mapping[str, np.ndarray]) -> Table:
+    """Adds columns, such as measures or sizes.
+
+    Args:
+      columns: name to (N,) numbers, by `ids`.
+    """
+    return dataclasses.replace(self, columns={**self.columns, **columns})
 
   def complete(self) -> Table:
     """Keeps the cells that have a number in every column."""
@@ -115,7 +123,24 @@ class Table:
     return float(self.spread(self[name])[uid])
 
 
-def load_table(path: str | Path, data: str = "cifar10") -> Table:
+def data_sets(folder: Path) -> list[str]:
+  """Lists the data sets of a folder in the layout of the NAS robustness data set; none where it is no such folder."""
+  if not (folder / "meta.json").is_file():
+    return []
+  return sorted(path.parent.name for path in folder.glob(f"*/clean{SUFFIX}"))
+
+
+def usual_set(folder: str | Path, name: str = "") -> str:
+  """Returns the data set asked for; where none is, CIFAR-10, or the only one in a folder."""
+  known = data_sets(Path(folder))
+  if name or not known or USUAL in known:
+    return name or USUAL
+  if len(known) > 1:
+    raise InputError(f"{folder} has several data sets; say which: --table={known[0]} (or {', '.join(known[1:])})")
+  return known[0]
+
+
+def load_table(path: str | Path, data: str = USUAL) -> Table:
   """Reads the accuracies of one data set.
 
   Args:
@@ -128,7 +153,8 @@ def load_table(path: str | Path, data: str = "cifar10") -> Table:
   path = Path(path)
   files = {file.name.removesuffix(SUFFIX): file for file in sorted((path / data).glob(f"*{SUFFIX}"))}
   if "clean" not in files:
-    raise InputError(f"no accuracies of {data} in {path}: clean{SUFFIX} is missing")
+    others = f"; it has {', '.join(data_sets(path))}" if data_sets(path) else f": clean{SUFFIX} is missing"
+    raise InputError(f"no accuracies of {data} in {path}{others}")
   with reading(f"{path}: not a data set of NAS-Bench-201's cells"):
     return _table(path, data, files)
 

@@ -13,13 +13,15 @@ import pytest
 
 from jaxrobust.cli.configuration import parse
 from jaxrobust.cli.nas import RUN
+from jaxrobust.core.errors import InputError
 from jaxrobust.core.nas_cells import operations_of
 from jaxrobust.data.registry import load_data
 from jaxrobust.data.source import ArraySource
 from jaxrobust.evaluation.evaluate import evaluate
 from jaxrobust.evaluation.job import RunOptions
+from jaxrobust.evaluation.nas.measured import MeasureRun
 from jaxrobust.evaluation.nas.readings import read_as
-from jaxrobust.evaluation.nas.run import LoadedCells
+from jaxrobust.evaluation.nas.run import LoadedCells, NasRun
 from jaxrobust.models.families.nas_bench_201 import normalization
 from jaxrobust.models.zoo import load_classifier
 from jaxrobust.nas.one_program import OneProgram
@@ -71,8 +73,9 @@ def test_the_first_cell_compiles_for_all(ran):
   attacks = [read for read in load_results(out / "results") if read.cell.attack != "none"]
   assert len(attacks) == 3 * (2 + 2)
   compiled = Compiled()
-  code, _, err = call(*WORDS, "--n=24", "--cells=0,11", f"--out={out}-again", f"--models={out / 'models'}", "--quiet",
-                      "--train.arch_options.width=2")  # fmt: skip
+  # Width and depth are those that cells were saved with, whatever a recipe says.
+  words = ("--n=24", "--cells=0,11", f"--out={out}-again", f"--models={out / 'models'}", "--quiet")
+  code, _, err = call(*WORDS, *words)
   assert code == 0, err
   assert compiled.count == 0
 
@@ -145,8 +148,8 @@ def test_a_trained_cell_is_read_back_and_another_is_refused(ran):
   back = PROGRAM.narrow(operations_of(11), wide.variables["module"])
   assert jax.tree.all(jax.tree.map(np.array_equal, back, native))
   assert load_cell(PROGRAM, 11, folder / "nothing") is None
-  refused(2, "not nb201-11 as", *WORDS, "--cells=11", f"--out={folder.parent / 'x'}", f"--models={ran[0] / 'models'}",
-          "--train.arch_options.width=4")  # fmt: skip
+  with pytest.raises(InputError, match="not nb201-11 as"):
+    load_cell(OneProgram(4, 1), 11, folder)
   refused(3, "another config", *WORDS, *TINY, "--cells=11", f"--out={ran[0]}", "--train.learning_rate=0.2")
 
 
@@ -220,6 +223,24 @@ def test_bad_requests_are_refused_before_anything_is_trained(tmp_path):
     ("no cell of nas-cell matches", "--cells=1", "--only=nothing"),
   ):
     refused(2, reason, *WORDS, f"--out={tmp_path / 'run'}", *words)
+
+
+@pytest.mark.parametrize(
+  ("side", "suite", "reason"),
+  [(32, "nas-cell,small", "cifar10-c: "), (16, "nas-cell,small,generated", "at least 32x32")],
+)
+def test_data_that_cannot_be_had_are_refused_before_anything_is_trained(tmp_path, monkeypatch, side, suite, reason):
+  monkeypatch.setenv("JAXROBUST_DATASETS", str(tmp_path))
+  source = ArraySource("cifar10", np.zeros((4, side, side, 3), np.float32), np.arange(4), 10)
+  asked = NasRun((0,), LoadedCells(PROGRAM, tmp_path), source, suite, tmp_path / "run", RunOptions(quiet=True))
+  with pytest.raises(InputError, match=reason):
+    asked.check()
+
+
+def test_measures_of_other_classes_are_refused(tmp_path):
+  source = ArraySource("two", np.zeros((4, 8, 8, 3), np.float32), np.arange(4) % 2, 2)
+  with pytest.raises(InputError, match="cells of 10 classes cannot be evaluated on two: 2"):
+    MeasureRun((0,), PROGRAM, None, source, ("jacobian",))
 
 
 def test_killed_in_the_middle_it_ends_with_identical_files(ran, tmp_path):

@@ -10,7 +10,7 @@ from jaxrobust.core.nas_cells import NUM_CELLS, OPERATIONS, all_cells, operation
 from jaxrobust.nas import analyses
 from jaxrobust.nas.rank_correlation import kendall, kendall_map
 from jaxrobust.nas.space import isomorphs, representatives
-from jaxrobust.nas.table import Table, load_table
+from jaxrobust.nas.table import Table, load_table, usual_set
 from tests.nas.published import cifar10, needs_table
 
 # Kendall's τ_b between clean accuracy and that under attacks, by budget (CIFAR-10).
@@ -66,8 +66,15 @@ def test_a_written_table_is_read_back(tmp_path):
   (tmp_path / "tiny" / "fog_accuracy.json").write_text("{}")
   with pytest.raises(CorruptFileError, match="fog_accuracy"):
     load_table(tmp_path, "tiny")
-  with pytest.raises(InputError, match="no accuracies of other"):
+  with pytest.raises(InputError, match="it has tiny"):
     load_table(tmp_path, "other")
+  assert (usual_set(tmp_path), usual_set(tmp_path, "other")) == ("tiny", "other")
+  (tmp_path / "more").mkdir()
+  (tmp_path / "more" / "clean_accuracy.json").write_text("{}")
+  with pytest.raises(InputError, match="several data sets; say which: --table=more"):
+    usual_set(tmp_path)
+  (tmp_path / "tiny").rename(tmp_path / "cifar10")
+  assert usual_set(tmp_path) == "cifar10"
 
 
 @pytest.mark.parametrize("clean", [{"x": 0.5}, {"7": "much"}, {"7": {}}, {"99999": 0.5}, {"-1": 0.5}, [0.5], 7, None])
@@ -201,6 +208,8 @@ def test_figures_are_drawn_where_a_table_has_the_numbers(tmp_path):
     {"uid": int(uid), "jacobian": 1.0 + n, "jacobian gradients": 4} for n, uid in enumerate(representatives()[:70])
   ]
   rows[3]["hessian-input"] = 2.0
+  # A number that is none leaves its own cell out.
+  rows[5]["jacobian"] = None
   matrices = {"clean": np.eye(10), "pgd@Linf": np.ones((10, 10))}
   drawn = {figure.name: figure for figure in write_nas_figures(CellData(table, "clean", matrices, (), rows), tmp_path)}
   # Those of all cells are left out of a table of some; no confidences are there.
@@ -208,8 +217,8 @@ def test_figures_are_drawn_where_a_table_has_the_numbers(tmp_path):
   assert set(drawn) == {figure.name for figure in FIGURES} - left_out
   assert {path.name for path in tmp_path.iterdir()} == {file for figure in drawn.values() for file in files_of(figure)}
   tau = {(row["measure"], row["column"]): row for row in drawn["measures"].rows}
-  wanted = kendall(np.arange(60), table["pgd@1"])
-  assert tau["jacobian", "pgd@1"] == {"measure": "jacobian", "column": "pgd@1", "tau": wanted, "cells": 60}
+  wanted = kendall(np.arange(59), np.delete(table["pgd@1"], 5))
+  assert tau["jacobian", "pgd@1"] == {"measure": "jacobian", "column": "pgd@1", "tau": wanted, "cells": 59}
   assert {measure for measure, _ in tau} == {"jacobian"} and ("jacobian", "fog@3") in tau
 
 
@@ -249,13 +258,27 @@ def test_data_sets_are_compared_over_the_cells_that_all_have(tmp_path):
   from jaxrobust.report.nas.figures import write_across
 
   first, second = toy(representatives()[:40]), toy(representatives()[10:60], 1, "other")
-  (name, *_), rows = (found := write_across([first, second], tmp_path)), found.rows
+  ((name, _, _, rows),) = write_across([first, second], tmp_path)
   assert name == "kendall-data-sets" and [row["column"] for row in rows] == [
     "toy clean", "toy pgd@1", "other clean", "other pgd@1",
   ]  # fmt: skip
   assert rows[0]["other clean"] == kendall(first["clean"][10:], second["clean"][:30])
-  with pytest.raises(InputError, match="share 0 cells"):
-    write_across([toy(representatives()[:5]), toy(representatives()[5:9], 1, "other")], tmp_path)
+  assert write_across([toy(representatives()[:5]), toy(representatives()[5:9], 1, "other")], tmp_path) == []
+
+
+@pytest.mark.ci
+def test_one_cell_has_figures_and_none_is_refused(tmp_path):
+  pytest.importorskip("matplotlib")
+  from jaxrobust.report.nas.drawing import CellData
+  from jaxrobust.report.nas.figures import write_nas_figures
+
+  rows = [{"uid": 13714, "jacobian": 1.0}]
+  drawn = {figure.name for figure in write_nas_figures(CellData(toy(np.array([13714])), measures=rows), tmp_path)}
+  assert drawn == {"ranges-attacks", "ranges-corruptions", "isomorphic-cells", "best-cells", "sizes"}
+  table = toy(representatives()[:3])
+  table["pgd@1"][:] = np.nan
+  with pytest.raises(InputError, match="no cell of toy has all"):
+    write_nas_figures(CellData(table), tmp_path)
 
 
 def test_corruptions_are_compared_at_the_paper_s_severity():

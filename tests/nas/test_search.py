@@ -10,6 +10,7 @@ import pytest
 from jaxrobust.core.errors import InputError, UnknownNameError
 from jaxrobust.core.nas_cells import CONV3, SKIP, all_cells
 from jaxrobust.nas import pareto
+from jaxrobust.nas.measures import measured_columns
 from jaxrobust.nas.search import Found, Landscape, curve, report, search
 from jaxrobust.nas.space import connected, edit_distance, isomorphs, representatives
 from jaxrobust.nas.table import Table
@@ -69,6 +70,17 @@ def test_two_objectives_give_a_front(method):
 def test_small_values_can_be_asked_for():
   landscape = Landscape.of(hills(), "-clean")
   assert curve(search("local", landscape, runs=5, queries=100)).mean[-1] > -0.01
+
+
+def test_measures_can_be_asked_for():
+  rows = [
+    {"uid": int(uid), "jacobian": float(n), "jacobian gradients": 4} for n, uid in enumerate(representatives()[:40])
+  ]
+  rows[3]["jacobian"] = None
+  table = hills().beside(measured_columns(hills().ids, rows))
+  assert "jacobian gradients" not in table.columns and np.isfinite(table["jacobian"]).sum() == 39
+  found = search("random", Landscape.of(table, "-jacobian"), runs=2, queries=60)
+  assert np.isin(isomorphs()[found.ids], np.delete(representatives()[:40], 3)).all()
 
 
 def test_a_local_search_looks_at_whole_neighborhoods():

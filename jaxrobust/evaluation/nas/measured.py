@@ -18,9 +18,9 @@ from jaxrobust.core.errors import CellMismatchError, InputError
 from jaxrobust.core.files import atomic_write
 from jaxrobust.core.reading import loads, read_text, reading
 from jaxrobust.data.source import DataSource
-from jaxrobust.evaluation.nas.run import LoadedCells
+from jaxrobust.evaluation.nas.run import LoadedCells, check_classes
 from jaxrobust.models.families.nas_bench_201 import normalization
-from jaxrobust.nas.measures import Batch, check_measures, measure_cells
+from jaxrobust.nas.measures import Batch, check_measures, measure_cells, measured_columns
 from jaxrobust.nas.one_program import OneProgram
 
 
@@ -52,10 +52,12 @@ class MeasureRun:
 
   def __post_init__(self) -> None:
     check_measures(self.names)
-    if not 1 <= self.batches <= min(self.n, len(self.data)) or self.projections < 0:
-      raise InputError(
-        f"{min(self.n, len(self.data))} images in {self.batches} batches, {self.projections} projections"
-      )
+    check_classes(self.program, self.data)
+    n = min(self.n, len(self.data))
+    if not 1 <= self.batches <= n:
+      raise InputError(f"{n} images cannot be divided into {self.batches} batches")
+    if self.projections < 0:
+      raise InputError(f"projections must be at least 0, got {self.projections}")
 
   def about(self) -> dict[str, Any]:
     """Returns what must be equal for two rows to be measurements of one kind."""
@@ -109,5 +111,5 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
   with reading(f"{path}: not the lines that `nas measure` writes"):
     rows = [dict(loads(line)) for line in read_text(path).split("\n")[:-1]]
     for row in rows:
-      int(row["uid"])
+      measured_columns(np.array([int(row["uid"])]), [row])  # Refuses what is no cell and what is no number.
   return rows

@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+import jax.numpy as jnp
+
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.errors import InputError
 from jaxrobust.core.nas_cells import cell_string, operations_of
@@ -69,9 +71,7 @@ class NasRun:
   foolbox: bool = True
 
   def __post_init__(self) -> None:
-    classes = self.cells.program.num_classes
-    if classes != self.data.num_classes:
-      raise InputError(f"cells of {classes} classes cannot be evaluated on {self.data.name}: {self.data.num_classes}")
+    check_classes(self.cells.program, self.data)
 
   @cached_property
   def asked(self) -> Suite:
@@ -87,6 +87,20 @@ class NasRun:
   def root(self) -> Path:
     return self.out / RESULTS_FOLDER
 
+  def check(self) -> None:
+    """Refuses what cannot be evaluated before anything is trained: a suite, data that are not there, their size."""
+    classes = self.data.num_classes
+    unknown = Classifier.from_function(lambda images: jnp.zeros((len(images), classes)), classes, name="unknown")
+    self._jobs("unknown", ModelContext(unknown))  # No cell on disk is its.
+
+  def _jobs(self, name: str, context: ModelContext) -> SuiteJobs:
+    """Returns the jobs of a cell, if all of their data are there: its data set would have holes."""
+    jobs = find_jobs(self.asked, context, name, self.data, None, self.root, self.options)
+    for missing, why in jobs.missing.items():
+      hint = "; nas-cell,generated makes corruptions on the fly" if "-c" in missing else ""
+      raise InputError(f"{missing}: {why}{hint}")
+    return jobs
+
   def evaluate(self, uid: int) -> list[Cell]:
     """Trains or loads a cell, computes what is missing of it, and returns the cells that answer it."""
     classifier = self.cells.train(uid, self.out / MODELS_FOLDER / f"{PREFIX}{uid}")
@@ -94,8 +108,7 @@ class NasRun:
     params = count_params(operations_of(uid), program.width, program.depth, program.num_classes)
     about = {"arch": cell_string(operations_of(uid)), "family": "nas-bench-201", "params": params}
     context = ModelContext(classifier, about, sources=self._sources)
-    jobs = find_jobs(self.asked, context, name, self.data, None, self.root, self.options)
-    _check_found(jobs)
+    jobs = self._jobs(name, context)
     jobs.run(quiet=True)
     cells = [job.cell for job in jobs.jobs]
     if self.foolbox:
@@ -121,8 +134,7 @@ def _renamed(cell: Cell, model: str) -> Cell:
   return foolbox_cell(replace(cell, model=model, attack=cell.attack.split(":", 2)[2]))
 
 
-def _check_found(jobs: SuiteJobs) -> None:
-  """Refuses a run some of whose data cannot be had: its data set would have holes."""
-  for name, why in jobs.missing.items():
-    hint = "; nas-cell,generated makes corruptions on the fly" if "-c" in name else ""
-    raise InputError(f"{name}: {why}{hint}")
+def check_classes(program: OneProgram, data: DataSource) -> None:
+  """Refuses data of other classes than the cells'."""
+  if program.num_classes != data.num_classes:
+    raise InputError(f"cells of {program.num_classes} classes cannot be evaluated on {data.name}: {data.num_classes}")

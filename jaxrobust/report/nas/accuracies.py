@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
 import numpy as np
 
-from jaxrobust.core.errors import InputError
 from jaxrobust.core.nas_cells import isomorphs
 from jaxrobust.nas import analyses
-from jaxrobust.nas.measures import values_of
-from jaxrobust.nas.rank_correlation import kendall_map
+from jaxrobust.nas.measures import measured_columns
+from jaxrobust.nas.rank_correlation import kendall, kendall_map
 from jaxrobust.nas.search import METHODS, Landscape, curve, search
 from jaxrobust.nas.table import Table
 from jaxrobust.report.nas.drawing import CellData, Drawing, draw_matrix, matrix_figure, matrix_rows
@@ -75,11 +75,14 @@ def _ranks(plt: Any, table: Table, names: Sequence[str]) -> Drawing:
   return figure, matrix_rows("column", values, names, names)
 
 
+def shared_cells(tables: Sequence[Table]) -> np.ndarray:
+  """Lists the cells that all of some tables have, isomorphic ones as their representative."""
+  return reduce(np.intersect1d, [isomorphs()[table.ids] for table in tables])
+
+
 def ranks_across(plt: Any, tables: Sequence[Table]) -> Drawing:
   """Draws how clean and attacked accuracies of several data sets rank the cells that all of them have."""
-  common = reduce(np.intersect1d, [isomorphs()[table.ids] for table in tables])
-  if len(common) < 2:
-    raise InputError(f"the data sets share {len(common)} cells; a rank correlation needs two")
+  common = shared_cells(tables)
   columns = {
     f"{table.data} {name}": table.spread(table[name])[common]
     for table in tables
@@ -110,28 +113,28 @@ def searches(plt: Any, data: CellData) -> Drawing:
 
 def measured(plt: Any, data: CellData) -> Drawing:
   """Draws Kendall's τ between each measure and accuracies: under attacks above, under corruptions below."""
-  table = data.table
-  inside = set(isomorphs()[table.ids].tolist())
-  there = [row for row in data.measures if isomorphs()[int(row["uid"])] in inside]
-  uids, known = [int(row["uid"]) for row in there], [values_of(row) for row in there]
-  names = [name for name in (known[0] if known else ()) if all(name in row for row in known)]
-  columns = [np.array([row[name] for row in known]) for name in names]
+  table, columns = data.table, _measures(data)
   groups = [["clean", *table.attacks()], *([["clean", *at_severity(table)]] if table.corruptions() else [])]
-  size = (2.2 + 0.34 * max(map(len, groups)), len(groups) * (1.3 + 0.28 * len(names)))
+  size = (2.2 + 0.34 * max(map(len, groups)), len(groups) * (1.3 + 0.28 * len(columns)))
   figure, grid = plt.subplots(len(groups), 1, figsize=size, squeeze=False)
-  rows = []
+  rows: list[dict[str, Any]] = []
   for axes, group in zip(grid[:, 0], groups, strict=True):
-    values = kendall_map(columns, [table.spread(table[name])[uids] for name in group])
-    draw_matrix(axes, values, names, group, 1.0)
-    pairs = [(measure, name) for measure in range(len(names)) for name in range(len(group))]
-    rows += [
-      {"measure": names[a], "column": group[b], "tau": float(values[a, b]), "cells": len(uids)} for a, b in pairs
-    ]
-  grid[0, 0].set_title(f"Kendall's τ of measures with accuracy, {len(uids)} cells", fontsize=8)
+    values = np.empty((len(columns), len(group)))
+    for (a, (measure, column)), (b, name) in itertools.product(enumerate(columns.items()), enumerate(group)):
+      there = np.isfinite(column)
+      values[a, b] = kendall(column[there], table[name][there])
+      rows.append({"measure": measure, "column": name, "tau": float(values[a, b]), "cells": int(there.sum())})
+    draw_matrix(axes, values, list(columns), group, 1.0)
+  grid[0, 0].set_title(f"Kendall's τ of measures with accuracy, {max(row['cells'] for row in rows)} cells", fontsize=8)
   return figure, rows
+
+
+def _measures(data: CellData) -> dict[str, np.ndarray]:
+  """Returns the measures that at least two cells of the table have, by its ids."""
+  columns = measured_columns(data.table.ids, data.measures)
+  return {name: column for name, column in columns.items() if np.isfinite(column).sum() > 1}
 
 
 def can_measure(data: CellData) -> bool:
   """Tells whether at least two measured cells are in the table."""
-  inside = {int(isomorphs()[int(row["uid"])]) for row in data.measures} & set(isomorphs()[data.table.ids].tolist())
-  return len(inside) > 1 and bool(data.table.attacks())
+  return bool(data.table.attacks()) and bool(_measures(data))

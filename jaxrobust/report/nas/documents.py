@@ -18,7 +18,7 @@ from jaxrobust.evaluation.nas.dataset import DATASET_FOLDER
 from jaxrobust.evaluation.nas.measured import read_rows as read_measures
 from jaxrobust.nas.supernets.run import STUDY, read_rows
 from jaxrobust.nas.supernets.study import StudyRow
-from jaxrobust.nas.table import SUFFIX, load_table
+from jaxrobust.nas.table import SUFFIX, data_sets, load_table
 from jaxrobust.report.nas.drawing import CellData
 from jaxrobust.report.nas.figures import Drawn, files_of, write_across, write_nas_figures
 from jaxrobust.report.nas.matrices import read_confidences, read_confusions
@@ -29,13 +29,6 @@ from jaxrobust.results.cell import safe_name
 
 FOLDER, ACROSS, MEASURES = "architectures", "across data sets", "measures.jsonl"
 DIGITS, MOST_ROWS = 4, 120
-
-
-def data_sets(folder: Path) -> list[str]:
-  """Lists the data sets of a folder in the layout of the NAS robustness data set; none where it is no such folder."""
-  if not (folder / "meta.json").is_file():
-    return []
-  return sorted(path.parent.name for path in folder.glob(f"*/clean{SUFFIX}"))
 
 
 def write_cell_figures(
@@ -58,9 +51,20 @@ def write_cell_figures(
   for name, table in zip(names, tables, strict=True):
     confused, confident = read_confusions(folder, name), read_confidences(folder, name)
     found[name] = write_nas_figures(CellData(table, objective, confused, confident, measures), out / safe_name(name))
-  if len(tables) > 1:
-    found[ACROSS] = [write_across(tables, out)]
-  return found
+  across = write_across(tables, out)
+  return {**found, ACROSS: across} if across else found
+
+
+def study_names(folders: Sequence[str | os.PathLike]) -> list[str]:
+  """Names studies of supernets by the last parts of their folders, as many as tell them apart.
+
+  >>> study_names(["supernets/basic", "mobile"]), study_names(["a/basic", "b/basic"])
+  (['basic', 'mobile'], ['a/basic', 'b/basic'])
+  """
+  parts, last = [Path(folder).resolve().parts for folder in folders], 1
+  while len({each[-last:] for each in parts}) < len(set(parts)):
+    last += 1
+  return ["/".join(each[-last:]) for each in parts]
 
 
 def write_factors(studies: Mapping[str, Sequence[StudyRow]], title: str, out: Path) -> Drawn:
@@ -92,7 +96,7 @@ def architecture_documents(roots: Sequence[str | os.PathLike], out: Path, proble
     A document for each data set and for all supernets together.
   """
   documents: list[dict[str, Any]] = []
-  studies: dict[str, list[StudyRow]] = {}
+  studies: dict[Path, list[StudyRow]] = {}
   for root in map(Path, roots):
     try:
       for folder in (root, *sorted((root / DATASET_FOLDER).glob("*"))):
@@ -104,14 +108,15 @@ def architecture_documents(roots: Sequence[str | os.PathLike], out: Path, proble
           below = place if name == ACROSS else f"{place}/{safe_name(name)}"
           documents.append(_document(f"{folder.name}, {name}", below, figures))
       if (root / STUDY).is_file():
-        studies[root.name] = read_rows(root)
+        studies[root] = read_rows(root)
     except (JaxrobustError, ValueError, KeyError, TypeError) as error:
       problems.append(str(error) if isinstance(error, JaxrobustError) else f"{root}: {error}")
-  studies = {name: rows for name, rows in studies.items() if rows}
-  if studies:
+  judged = {folder: rows for folder, rows in studies.items() if rows}
+  if judged:
     place = f"{FOLDER}/supernets"
     title = "Pearson's r of factors and accuracies of subnets"
-    documents.append(_document("supernets", place, [write_factors(studies, title, out / place)]))
+    named = dict(zip(study_names([*judged]), judged.values(), strict=True))
+    documents.append(_document("supernets", place, [write_factors(named, title, out / place)]))
   return documents
 
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from jaxrobust.core.errors import InputError
 from jaxrobust.nas.space import representatives
 from jaxrobust.nas.table import Table
 from jaxrobust.report.nas import accuracies, architectures, matrices
@@ -56,6 +57,14 @@ def _corrupted(data: CellData) -> bool:
   return bool(data.table.corruptions())
 
 
+def _attacks_rank(data: CellData) -> bool:
+  return _attacked(data) and len(data.table.ids) > 1
+
+
+def _corruptions_rank(data: CellData) -> bool:
+  return _corrupted(data) and len(data.table.ids) > 1
+
+
 def _compared(data: CellData) -> bool:
   return _attacked(data) or _corrupted(data)
 
@@ -90,11 +99,11 @@ FIGURES = (
     accuracies.corruption_ranges,
   ),
   Figure(
-    "kendall-attacks", "Rank correlation of clean and attacked accuracy", "3, 23, 24", _attacked,
+    "kendall-attacks", "Rank correlation of clean and attacked accuracy", "3, 23, 24", _attacks_rank,
     accuracies.attack_ranks,
   ),
   Figure(
-    "kendall-corruptions", "Rank correlation of clean and corrupted accuracy", "5, 25", _corrupted,
+    "kendall-corruptions", "Rank correlation of clean and corrupted accuracy", "5, 25", _corruptions_rank,
     accuracies.corruption_ranks,
   ),
   Figure("measures", "Measures against robustness", "6", accuracies.can_measure, accuracies.measured),
@@ -132,6 +141,8 @@ def write_nas_figures(data: CellData, out: str | Path) -> list[Drawn]:
     What was drawn, in the order of the paper.
   """
   data = data.complete()
+  if not len(data.table.ids):
+    raise InputError(f"no cell of {data.table.data} has all of its accuracies")
   drawn = []
   with plotting() as plt:
     for name, title, paper, there, draw in FIGURES:
@@ -140,10 +151,13 @@ def write_nas_figures(data: CellData, out: str | Path) -> list[Drawn]:
   return drawn
 
 
-def write_across(tables: Sequence[Table], out: str | Path) -> Drawn:
-  """Draws the rank correlation of several data sets."""
+def write_across(tables: Sequence[Table], out: str | Path) -> list[Drawn]:
+  """Draws the rank correlation of several data sets; nothing where they share fewer than two cells."""
+  tables = [table.complete() for table in tables]
+  if len(tables) < 2 or len(accuracies.shared_cells(tables)) < 2:
+    return []
   with plotting() as plt:
-    return _write(plt, Path(out), ACROSS, *accuracies.ranks_across(plt, [table.complete() for table in tables]))
+    return [_write(plt, Path(out), ACROSS, *accuracies.ranks_across(plt, tables))]
 
 
 def _write(plt: Any, out: Path, about: tuple[str, str, str], figure: Any, rows: Rows) -> Drawn:
