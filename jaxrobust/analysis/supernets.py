@@ -24,7 +24,7 @@ class FactorEffect(NamedTuple):
     group: "random", or the factor that alone was varied.
     factor: as `space.describe` names it.
     target: `clean` or `robust`.
-    r: Pearson's; NaN where the factor does not vary.
+    r: Pearson's; NaN where the factor does not vary, and with fewer than 3 subnets: two always lie on a line.
     r_low, r_high: its 95 % interval over subnets; NaN with fewer than 8.
     subnets: different ones in the group.
   """
@@ -41,7 +41,8 @@ class FactorEffect(NamedTuple):
 def factor_effects(rows: Sequence[StudyRow], draws: int = DRAWS) -> list[FactorEffect]:
   """Correlates factors with accuracies: every factor among random subnets, else the one that varies.
 
-  A subnet that was drawn twice counts once: of a factor with two values there are two, however many were drawn.
+  A subnet that was drawn twice counts once: of a factor with two values there are two, however many were drawn, and
+  two correlate with nothing.
 
   >>> rows = [StudyRow("random", {"size": s, "depth": d}, 0.1 * d, 0.1) for s, d in ((8, 1), (12, 2), (8, 3))]
   >>> [(effect.factor, effect.target, round(effect.r, 2)) for effect in factor_effects(rows)][2:]
@@ -57,8 +58,17 @@ def factor_effects(rows: Sequence[StudyRow], draws: int = DRAWS) -> list[FactorE
       for target in TARGETS:
         y = np.array([getattr(row, target) for row in mine])
         ends = pearson_interval(x, y, draws)
-        found.append(FactorEffect(group, factor, target, pearson(x, y), ends.low, ends.high, len(mine)))
+        found.append(FactorEffect(group, factor, target, correlate(x, y), ends.low, ends.high, len(mine)))
   return found
+
+
+def correlate(x: np.ndarray, y: np.ndarray) -> float:
+  """Returns Pearson's r; NaN of fewer than three points.
+
+  >>> correlate(np.arange(3.0), np.arange(3.0)), correlate(np.arange(2.0), np.arange(2.0))
+  (1.0, nan)
+  """
+  return pearson(x, y) if len(x) > 2 else float("nan")
 
 
 def distinct(rows: Sequence[StudyRow]) -> list[StudyRow]:

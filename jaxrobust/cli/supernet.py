@@ -12,6 +12,7 @@ from pathlib import Path
 from jaxrobust.cli.configuration import parse
 from jaxrobust.core.budget import Budget
 from jaxrobust.core.compilation import enable_compilation_cache
+from jaxrobust.core.errors import InputError
 from jaxrobust.core.stopping import StopRequest
 
 # RobustART's numbers of subnets; the training is a small one.
@@ -37,7 +38,7 @@ def run_supernet(argv: list[str], usage: str) -> int:
   from jaxrobust.data.registry import load_data
   from jaxrobust.nas.supernets.run import SupernetStudy, read_rows
   from jaxrobust.nas.supernets.training import SupernetRecipe
-  from jaxrobust.report.nas.documents import write_factors
+  from jaxrobust.report.nas.documents import study_names, write_factors
 
   recipe = config.train.to_dict()
   source = recipe.pop("data")
@@ -50,6 +51,10 @@ def run_supernet(argv: list[str], usage: str) -> int:
     config.calibration,
     config.seed,
   )
+  others = [read_rows(folder) for folder in config.show]
+  for folder, known in zip(config.show, others, strict=True):
+    if not known:
+      raise InputError(f"no judged subnets of a supernet in {folder}")
   train, data = load_data(source), load_data(config.data)
   data = data.subset(config.n) if config.n else data
   rows = []
@@ -61,7 +66,7 @@ def run_supernet(argv: list[str], usage: str) -> int:
       if stop.asked:
         raise stop.error(f"after {len(rows)} subnets")
   title = f"Pearson's r of factors and accuracies of subnets, FGSM at {config.eps}"
-  studies = {Path(folder).name: read_rows(folder) for folder in (*config.show, config.out)}
-  write_factors(studies, title, Path(config.out))
+  names = study_names((*config.show, config.out))
+  write_factors(dict(zip(names, (*others, rows), strict=True)), title, Path(config.out))
   print((Path(config.out) / "factors.md").read_text("utf-8"))
   return 0

@@ -126,17 +126,30 @@ def test_a_study_goes_on_where_it_was_left(tmp_path, monkeypatch):
   files = [(tmp_path / name / run.ROWS).read_bytes() for name in ("whole", "cut")]
   assert files[0] == files[1]
   with pytest.raises(CellMismatchError, match="another study"):
-    next(asked.run(DATA, DATA, tmp_path / "cut"))
+    next(asked.run(ArraySource("other", 1 - data.images, data.labels, 4), DATA, tmp_path / "cut"))
   with pytest.raises(InputError, match="noise has 4 classes, few has 3"):
     next(asked.run(DATA, ArraySource("few", PIXELS, LABELS % 3, 3), tmp_path / "few"))
+  # Nothing is trained, and the folder is nobody's, before all can be judged.
+  for source, reason in (
+    (DATA, "at least a batch of 64 images, got 16"),
+    (ArraySource("gray", data.images[..., :1], data.labels, 4), "three colors; gray has 8x8x1"),
+  ):
+    with pytest.raises(InputError, match=reason):
+      next(asked.run(source, DATA, tmp_path / "none"))
+  assert not (tmp_path / "none").exists()
+  with pytest.raises(InputError, match="subnets must be at least 0"):
+    run.SupernetStudy("tiny", recipe, 0.05, subnets=-1)
   with pytest.raises(UnknownNameError, match="unknown supernet 'vgg'"):
     run.SupernetStudy("vgg", recipe, 0.05)
 
 
 def test_a_subnet_drawn_twice_counts_once():
-  two = [study.StudyRow("size", {"size": size}, size / 20, 0.5) for size in (12.0, 16.0)]
-  clean, _ = factor_effects(two * 6)
-  assert clean.subnets == 2 and clean.r == pytest.approx(1) and np.isnan(clean.r_low)
+  three = [study.StudyRow("size", {"size": size}, size / 20, 0.5) for size in (12.0, 14.0, 16.0)]
+  clean, _ = factor_effects(three * 6)
+  assert clean.subnets == 3 and clean.r == pytest.approx(1) and np.isnan(clean.r_low)
+  # Two lie on a line whatever they are.
+  clean, _ = factor_effects(three[:2] * 6)
+  assert clean.subnets == 2 and np.isnan(clean.r)
 
 
 @pytest.mark.ci

@@ -17,9 +17,10 @@ from jaxrobust.core.errors import CellMismatchError, InputError
 from jaxrobust.core.files import atomic_write, write_json
 from jaxrobust.core.reading import loads, read_json, read_text, reading
 from jaxrobust.core.registry import unknown_name
+from jaxrobust.core.validation import check_count
 from jaxrobust.data.source import DataSource
 from jaxrobust.nas.supernets.space import SPACES
-from jaxrobust.nas.supernets.study import StudyRow, candidates, run_study
+from jaxrobust.nas.supernets.study import StudyRow, candidates, check_calibration, run_study
 from jaxrobust.nas.supernets.training import SupernetRecipe, train_supernet
 
 ROWS, STUDY = "subnets.jsonl", "supernet.json"
@@ -49,6 +50,8 @@ class SupernetStudy:
   def __post_init__(self) -> None:
     if self.space not in SPACES:
       raise unknown_name("supernet", self.space, sorted(SPACES))
+    for name in ("subnets", "each"):
+      check_count(getattr(self, name), name, 1 << 31, 0)
 
   def run(self, train: DataSource, data: DataSource, folder: str | Path) -> Iterator[StudyRow]:
     """Trains the supernet and judges its subnets, or goes on with what the folder holds.
@@ -64,6 +67,10 @@ class SupernetStudy:
     space, folder = SPACES[self.space], Path(folder)
     if train.num_classes != data.num_classes:
       raise InputError(f"{train.name} has {train.num_classes} classes, {data.name} has {data.num_classes}")
+    shown = train.take(np.arange(min(self.calibration, len(train))))[0]
+    check_calibration(len(shown))
+    for source in (train, data):
+      _check_images(source)
     self._claim(folder, train, data)
     rows = read_rows(folder)
     yield from rows
@@ -71,7 +78,6 @@ class SupernetStudy:
     if not chosen:
       return
     params, _ = train_supernet(space, train, self.recipe, folder / "checkpoints")
-    shown = train.take(np.arange(min(self.calibration, len(train))))[0]
     images, labels = data.take(np.arange(len(data)))
     for row in run_study(space, params, chosen, shown, images, labels, self.eps):
       rows.append(row)
@@ -87,6 +93,13 @@ class SupernetStudy:
       raise CellMismatchError(f"{folder} holds another study of supernets; use another folder or remove it")
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / STUDY, identity)
+
+
+def _check_images(source: DataSource) -> None:
+  """Refuses what is no square picture in colors."""
+  height, width, channels = source.take(np.zeros(1, int))[0].shape[1:]
+  if channels != 3 or height != width:
+    raise InputError(f"supernets take square images in three colors; {source.name} has {height}x{width}x{channels}")
 
 
 def read_rows(folder: str | Path) -> list[StudyRow]:

@@ -22,6 +22,9 @@ from jaxrobust.nas.supernets.network import forward, slice_params
 from jaxrobust.nas.supernets.space import Subnet, SupernetSpace, describe, pick
 from jaxrobust.nas.supernets.training import MEAN, STD, calibrate, resized, to_inputs
 
+# Of statistics and verdicts.
+BATCH_SIZE = 64
+
 
 class Candidate(NamedTuple):
   """A subnet of a study.
@@ -99,9 +102,15 @@ def judge(
   return right, right & (moved.argmax(-1) == labels)
 
 
+def check_calibration(count: int, batch_size: int = BATCH_SIZE) -> None:
+  """Refuses fewer images than statistics are measured on at a time."""
+  if count < batch_size:
+    raise InputError(f"statistics need at least a batch of {batch_size} images, got {count}")
+
+
 def run_study(
   space: SupernetSpace, params: Any, chosen: Sequence[Candidate], calibration: np.ndarray, images: np.ndarray,
-  labels: np.ndarray, eps: float, batch_size: int = 64,
+  labels: np.ndarray, eps: float, batch_size: int = BATCH_SIZE,
 ) -> Iterator[StudyRow]:  # fmt: skip
   """Recalibrates and judges subnets.
 
@@ -116,8 +125,7 @@ def run_study(
   Yields:
     A row for each subnet.
   """
-  if len(calibration) < batch_size:
-    raise InputError(f"statistics need at least a batch of {batch_size} images, got {len(calibration)}")
+  check_calibration(len(calibration), batch_size)
   shown: dict[int, tuple[list[np.ndarray], list[np.ndarray]]] = {}
   for group, size, subnet in chosen:
     if size not in shown:

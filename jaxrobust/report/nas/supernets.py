@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxrobust.analysis.correlations import pearson
-from jaxrobust.analysis.supernets import distinct
+from jaxrobust.analysis.supernets import correlate, distinct
 from jaxrobust.nas.supernets.study import StudyRow
 from jaxrobust.report.plots import COLORS, label, plotting, save_figure
 
@@ -48,8 +47,9 @@ def _draw(axes: Any, rows: Sequence[StudyRow], factor: str, title: str, color: s
     return
   unit = 1e-3 if factor == "params" else 1.0
   x, y = unit * np.array([row.factors[factor] for row in rows]), 100 * np.array([row.robust for row in rows])
-  r = pearson(x, y)
-  axes.scatter(x, y, s=6, color=color, alpha=0.6, linewidths=0, label=f"{title}, r {r:+.2f}")
+  r = correlate(x, y)
+  said = f", r {r:+.2f}" if np.isfinite(r) else ""
+  axes.scatter(x, y, s=6, color=color, alpha=0.6, linewidths=0, label=f"{title}{said}")
   if np.isfinite(r):
     slope, level = np.polyfit(x, y, 1)
     ends = np.array([x.min(), x.max()])
