@@ -156,7 +156,7 @@ def _run(argv: list[str]) -> int:
       print(f"[{number}/{len(mine)}] nb201-{uid}: {len(made)} cells", file=sys.stderr, flush=True)
   results = list(nas.results(made)) if made else []
   if not results:
-    print("other processes are still at work; the last one writes the data set")
+    print("other processes are still at work; the last one writes the data set" if mine else "no cells in this share")
     return 0
   about = {"cells": config.cells, "network": _network(nas), "train": _recipe(nas), "suite": config.suite}
   for folder in write_dataset(config.out, results, about):

@@ -35,6 +35,7 @@ from jaxrobust.core.errors import InputError
 from jaxrobust.core.modules import normalized
 from jaxrobust.core.nas_cells import CONV1, CONV3, EDGES, OPERATIONS
 from jaxrobust.core.types import Array
+from jaxrobust.core.validation import check_count
 from jaxrobust.models.families.nas_bench_201 import MEAN, STD, NasBench201
 from jaxrobust.nas.initial import torch_default
 from jaxrobust.nas.traced_cell import CarriedNetwork, TracedNetwork
@@ -52,6 +53,10 @@ class OneProgram:
   width: int = 16
   depth: int = 5
   num_classes: int = 10
+
+  def __post_init__(self) -> None:
+    for name in ("width", "depth", "num_classes"):
+      check_count(getattr(self, name), name, 1 << 20)
 
   @property
   def module(self) -> TracedNetwork:

@@ -180,12 +180,13 @@ def choose_cells(text: str, seed: int = 0) -> list[int]:
     if part.strip().startswith("|"):
       found[id_of(parse_string(part.strip()))] = None
       continue
-    first, _, last = part.strip().partition("-")
-    if not (first.isascii() and first.isdigit() and (not last or (last.isascii() and last.isdigit()))):
+    first, dash, last = part.strip().partition("-")
+    last = last if dash else first
+    if not all(end.isascii() and end.isdigit() for end in (first, last)):
       raise InputError(
         f"cells are ids (13714,0-9), all or random-COUNT (at most {len(representatives())}), not {text!r}"
       )
-    for uid in range(int(first), int(last or first) + 1):
+    for uid in range(int(first), int(last) + 1):
       operations_of(uid)  # Refuses what is no id.
       found[uid] = None
   if not found:

@@ -196,6 +196,12 @@ def test_a_batch_of_cells_is_refused():
       PROGRAM.native(cell)
 
 
+def test_a_network_of_no_width_is_refused():
+  for options in ({"width": 0}, {"depth": 0}, {"width": 1.5}, {"num_classes": 0}):
+    with pytest.raises(InputError, match=f"{next(iter(options))} must be"):
+      OneProgram(**options)
+
+
 def test_layers_have_the_names_of_the_published_weights():
   names = {torch_name(path) for path in flax.traverse_util.flatten_dict(variables(CELLS[0]))}
   assert {

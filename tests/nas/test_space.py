@@ -58,6 +58,9 @@ def test_cells_are_chosen_by_ids_ranges_and_strings():
   assert space.choose_cells(f"5,{text},0-2,5") == [5, 13714, 0, 1, 2]
   with pytest.raises(InputError, match="not a cell"):
     space.choose_cells("3,|none~0|")
+  for text in ("3-", "-3", "3,,4", "random-0"):
+    with pytest.raises(InputError, match="cells are ids"):
+      space.choose_cells(text)
 
 
 def test_ids_and_operations_out_of_range_are_refused():
