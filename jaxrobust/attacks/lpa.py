@@ -27,9 +27,9 @@ import jax
 import jax.numpy as jnp
 
 from jaxrobust.attacks import losses
-from jaxrobust.attacks.perceptual_steps import PerceptualAttack, finite, noisy_start, project
+from jaxrobust.attacks.perceptual_steps import PerceptualAttack, look, noisy_start, project
 from jaxrobust.attacks.registry import ATTACKS
-from jaxrobust.core.gradients import loss_and_grad
+from jaxrobust.core.gradients import with_gradient
 from jaxrobust.core.lpips import OWN, Lpips, length
 from jaxrobust.core.types import Array, Cost, LogitsFn, Probe, Problem
 
@@ -57,16 +57,14 @@ def descend(
   threat: Lpips, loss: Any, model: LogitsFn, problem: Problem, state: LPAState, size: Array, floor: float
 ) -> Descent:
   """Makes one step of length `size` against -m + weight max(d - b, 0); `floor` is added to the rate of change."""
-  point = loss_and_grad(model, losses.bind(loss, problem), state.image)
-  seen, pull = jax.vjp(threat.embed, state.image)
-  distance, away = jax.value_and_grad(length)(seen - state.anchor)
-  pulled = pull(jnp.where(distance > problem.eps, state.weight, 0.0) * away)[0]
-  gradient = finite(pulled) - point.grad
-  unit = gradient / (length(gradient) + 1e-8)
-  rate = length(seen - threat.embed(state.image - REACH * unit)) / REACH
+  seen = look(threat, model, losses.bind(loss, problem), state.image)
+  distance, away = jax.value_and_grad(length)(seen.phi - state.anchor)
+  pulled = seen.pull(-seen.slope, jnp.where(distance > problem.eps, state.weight, 0.0) * away)
+  point = with_gradient(seen.loss, pulled, state.image, seen.draws)
+  unit = point.grad / (length(point.grad) + 1e-8)
+  rate = length(seen.phi - threat.embed(state.image - REACH * unit)) / REACH
   moved = jnp.clip(state.image - unit * (size / (rate + floor)), 0.0, 1.0)
-  nan = point.probe.nan | ~jnp.all(jnp.isfinite(pulled))
-  return Descent(distance, moved, point.probe._replace(distance=distance, nan=nan))
+  return Descent(distance, moved, point.probe._replace(distance=distance))
 
 
 @dataclass(frozen=True)

@@ -7,16 +7,19 @@ of all so far, which makes steps ever shorter; and the bisection returns the las
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from jaxrobust.attacks.registry import check_steps
+from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.errors import InputError
+from jaxrobust.core.gradients import Loss, draws_at
 from jaxrobust.core.lpips import Lpips, length
 from jaxrobust.core.summation import ordered_sum
-from jaxrobust.core.types import Array, Problem
+from jaxrobust.core.types import Array, LogitsFn, Problem
 
 NOISE = 0.01
 NEWTON_STEPS = 10
@@ -45,6 +48,48 @@ class PerceptualAttack:
     del problem
     image: Array = state.image
     return image
+
+
+class Look(NamedTuple):
+  """What classifier and threat see at a point, and the way back from both.
+
+  Attributes:
+    loss, slope: the loss there, and its gradient with respect to `draws`, a row of logits per draw.
+    phi: the features.
+    pull: takes a cotangent of the draws, or None, and one of phi, or None, to that of the image.
+  """
+
+  loss: Array
+  slope: Array
+  draws: Array
+  phi: Array
+  pull: Callable[[Array | None, Array | None], Array]
+
+
+def look(threat: Lpips, model: LogitsFn, loss: Loss, image: Array) -> Look:
+  """Looks at a point: by one pass through the classifier, and one way back, where the threat is of its own features."""
+  own = isinstance(threat.network, Classifier) and threat.network is getattr(model, "classifier", None)
+  if own and not threat.network.randomized:
+
+    def both(image: Array) -> tuple[Array, Array]:
+      logits, features = threat.network.logits_and_features(image[None])
+      return logits, threat.phi(features)
+
+    (draws, phi), back = jax.vjp(both, image)
+  else:
+    draws, back_from_draws = jax.vjp(lambda image: draws_at(model, image), image)
+    phi, back_from_phi = jax.vjp(threat.embed, image)
+    back = None
+
+  def pull(slope: Array | None, away: Array | None) -> Array:
+    if back is not None:
+      return back((jnp.zeros_like(draws) if slope is None else slope, jnp.zeros_like(phi) if away is None else away))[0]
+    parts = [] if slope is None else [back_from_draws(slope)[0]]
+    parts += [] if away is None else [back_from_phi(away)[0]]
+    return sum(parts[1:], parts[0])
+
+  value, slope = jax.value_and_grad(lambda draws: jnp.mean(jax.vmap(loss)(draws)))(draws)
+  return Look(value, slope, draws, phi, pull)
 
 
 def noisy_start(problem: Problem) -> Array:

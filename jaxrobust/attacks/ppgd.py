@@ -16,6 +16,7 @@ residual of a batch decide for all), and those of `perceptual_steps`.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -23,9 +24,17 @@ import jax
 import jax.numpy as jnp
 
 from jaxrobust.attacks import losses
-from jaxrobust.attacks.perceptual_steps import BISECTIONS, NEWTON_STEPS, PerceptualAttack, finite, noisy_start, project
+from jaxrobust.attacks.perceptual_steps import (
+  BISECTIONS,
+  NEWTON_STEPS,
+  PerceptualAttack,
+  finite,
+  look,
+  noisy_start,
+  project,
+)
 from jaxrobust.attacks.registry import ATTACKS
-from jaxrobust.core.gradients import loss_and_grad
+from jaxrobust.core.gradients import with_gradient
 from jaxrobust.core.lpips import OWN, length
 from jaxrobust.core.summation import ordered_sum
 from jaxrobust.core.types import Array, Cost, LogitsFn, Probe, Problem
@@ -67,23 +76,24 @@ class PPGD(PerceptualAttack):
     return PPGDState(noisy_start(problem), self.threat.embed(problem.image))
 
   def step(self, model: LogitsFn, problem: Problem, state: PPGDState) -> tuple[PPGDState, Probe]:
-    point = loss_and_grad(model, losses.bind(self.loss, problem), state.image)
-    seen, pull = jax.vjp(self.threat.embed, state.image)
+    seen = look(self.threat, model, losses.bind(self.loss, problem), state.image)
+    point = with_gradient(seen.loss, seen.pull(seen.slope, None), state.image, seen.draws)
+    pull = functools.partial(seen.pull, None)
 
     def push(vector: Array) -> Array:
       """Returns J v."""
       if self.exact:  # The transpose of Jᵀ; networks with gradients of their own have no forward mode.
-        return jax.vjp(lambda seen: pull(seen)[0], jnp.zeros_like(seen))[1](vector)[0]
-      return (self.threat.embed(state.image + 1e-3 * vector) - seen) / 1e-3
+        return jax.vjp(pull, jnp.zeros_like(seen.phi))[1](vector)[0]
+      return (self.threat.embed(state.image + 1e-3 * vector) - seen.phi) / 1e-3
 
-    direction = solve(lambda vector: finite(pull(push(vector))[0]), point.grad, self.cg_steps)
+    direction = solve(lambda vector: finite(pull(push(vector))), point.grad, self.cg_steps)
     speed = length(push(direction))
     moves = (jnp.max(jnp.abs(point.grad)) >= FLAT) & (speed > 0) & jnp.isfinite(speed)
     step = 2.0 * problem.eps / self.num_steps / jnp.where(moves, speed, 1.0)
     moved = jnp.clip(state.image + step * direction, 0.0, 1.0)
     image = jnp.where(moves, moved, state.image)
     image = project(self.threat, state.anchor, problem.image, image, problem.eps)
-    return PPGDState(image, state.anchor), point.probe._replace(distance=length(seen - state.anchor))
+    return PPGDState(image, state.anchor), point.probe._replace(distance=length(seen.phi - state.anchor))
 
 
 class _Solution(NamedTuple):

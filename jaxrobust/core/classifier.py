@@ -87,6 +87,12 @@ class Classifier:
       raise InputError("the classifier offers no features: give its module a method `features`, or pass features=")
     return self.apply.features(self.variables, images)  # type: ignore[attr-defined]
 
+  def logits_and_features(self, images: Array) -> tuple[Array, Any]:
+    """Returns both of a classifier that draws nothing, by one pass where its module sows what its stages return."""
+    once = getattr(self.apply, "logits_and_features", lambda variables, images: None)(self.variables, images)
+    logits, features = once or (self.apply(self.variables, images, None), self.features(images))
+    return logits.astype(jnp.float32), features
+
   @property
   def adaptive_view(self) -> Classifier:
     """Returns what an attack differentiates: the same answers, and the gradient that knows of the defenses."""

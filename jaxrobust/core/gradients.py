@@ -74,22 +74,30 @@ def loss_and_grad(model: LogitsFn, loss: Loss, image: Array, draw: Array | int =
     raise InputError(f"a loss is a function of one image's logits, not {loss!r}{made}")
 
   def mean_loss(x: Array) -> tuple[Array, Array]:
-    logits = _sampled(model, x, draw)
+    logits = draws_at(model, x, draw)
     return jnp.mean(jax.vmap(loss)(logits)), logits
 
   (value, draws), grad = jax.value_and_grad(mean_loss, has_aux=True)(image)
+  return with_gradient(value, grad, image, draws)
+
+
+def with_gradient(loss: Array, grad: Array, image: Array, draws: Array) -> LossAndGrad:
+  """Returns what an evaluation found: a gradient with its health, and the probe of the point.
+
+  Args:
+    draws: a row of logits per draw of the model.
+  """
   finite = jnp.isfinite(grad)
-  safe = jnp.where(finite, grad, 0.0)
   probe = _probe(image, draws)._replace(nan=~jnp.all(finite), flat=jnp.all(grad == 0.0))
-  return LossAndGrad(value, safe, probe)
+  return LossAndGrad(loss, jnp.where(finite, grad, 0.0), probe)
 
 
 def forward_probe(model: LogitsFn, image: Array) -> Probe:
   """Returns what to report of a point at which the model is asked for its logits and no gradient."""
-  return _probe(image, _sampled(model, image, 0))
+  return _probe(image, draws_at(model, image))
 
 
-def _sampled(model: LogitsFn, image: Array, draw: Array | int) -> Array:
+def draws_at(model: LogitsFn, image: Array, draw: Array | int = 0) -> Array:
   """Returns one row of logits per draw of the model."""
   return model.sampled(image, draw) if hasattr(model, "sampled") else model(image)[None]
 

@@ -110,7 +110,11 @@ class Lpips(Threat):
 
   def embed(self, image: Array) -> Array:
     """Returns phi of one image, a vector."""
-    layers = unit_features(self.network.features(image[None]))
+    return self.phi(self.network.features(image[None]))
+
+  def phi(self, features: Any) -> Array:
+    """Returns phi of the features of one image."""
+    layers = unit_features(features)
     return jnp.concatenate([layer.ravel() / math.sqrt(_positions(layer)) for layer in layers])
 
   def distance(self, original: Array, image: Array, witness: Any = None) -> Array:

@@ -91,9 +91,16 @@ class LinenApply:
 
   def features(self, variables: Any, images: Array) -> Any:
     inputs = variables["module"], normalized(variables, images, self.dtype)
-    if not self._sows:
-      return self.module.apply(*inputs, method="features")
-    return self.module.apply(*inputs, mutable=["intermediates"])[1]["intermediates"]["stages"]
+    return self._sown(*inputs)[1] if self._sows else self.module.apply(*inputs, method="features")
+
+  def logits_and_features(self, variables: Any, images: Array) -> tuple[Array, Any] | None:
+    """Returns what one pass gives of both; None where they take a pass each."""
+    return self._sown(variables["module"], normalized(variables, images, self.dtype)) if self._sows else None
+
+  def _sown(self, *inputs: Any) -> tuple[Array, Any]:
+    mode: dict[str, Any] = dict(evaluation_arguments(type(self.module)))
+    logits, sown = self.module.apply(*inputs, **mode, mutable=["intermediates"])
+    return logits, sown["intermediates"]["stages"]
 
 
 @dataclasses.dataclass(frozen=True)

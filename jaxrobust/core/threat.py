@@ -72,7 +72,10 @@ class Threat:
     return None
 
   def for_classifier(self, classifier: Any) -> Threat:
-    """Returns the threat against one classifier; a threat measured in the classifier's own features takes them here."""
+    """Returns the threat against one classifier; a threat measured in the classifier's own features takes them here.
+
+    Asked again inside programs, where the weights of the classifier are traced.
+    """
     del classifier
     return self
 

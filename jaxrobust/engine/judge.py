@@ -135,7 +135,7 @@ def unpack_judgment(packed: np.ndarray) -> Judgment:
   return Judgment(packed[:, 5:], margins, met != 0, nan != 0, distance, valid != 0)
 
 
-@functools.partial(jax.jit, static_argnames=("threat", "rows", "samples", "mesh", "with_images"))
+@functools.partial(jax.jit, static_argnames=("threat", "rows", "samples", "mesh", "with_images", "own"))
 def judge(
   classifier: Classifier,
   arrays: tuple[Any, ...],
@@ -147,16 +147,20 @@ def judge(
   samples: int,
   mesh: Mesh,
   with_images: bool,
+  own: bool,
 ) -> tuple[Array, Array | None]:
   """Judges the first `rows` candidates of each device; returns packed judgments and, where wanted, images as `shown`.
 
   Args:
     arrays, threat: the two parts of a threat, see `core.contract.split_threat`.
+    own: whether it is this classifier that the threat was made for.
   """
 
   def local(classifier: Classifier, arrays: tuple[Any, ...], targeted: Array | bool, candidates: Candidates) -> Any:
     first = jax.tree.map(lambda leaf: leaf[:rows], candidates)
     measure = join_threat(threat, arrays)
+    # With the very weights that the logits come from the compiler makes one pass for both.
+    measure = measure.for_classifier(classifier) if own else measure
     judged = jax.vmap(lambda row: judge_one(classifier, measure, targeted, row, samples))(first)
     pictures = jax.vmap(functools.partial(shown, measure))(first.image, first.original, first.witness)
     return pack_judgment(judged), pictures if with_images else None

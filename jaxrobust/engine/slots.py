@@ -20,7 +20,7 @@ from jax.sharding import PartitionSpec
 
 from jaxrobust.core.budget import inside
 from jaxrobust.core.classifier import Classifier
-from jaxrobust.core.contract import join_arrays
+from jaxrobust.core.contract import bind_threat, join_arrays
 from jaxrobust.core.mesh import AXIS
 from jaxrobust.core.types import Array, Attack, Probe, Problem
 from jaxrobust.engine.access import answer_met, model_for
@@ -121,7 +121,7 @@ def _flags(status: SlotStatus) -> Array:
 
 
 def _local_advance(program: Program, classifier: Classifier, arrays: tuple, targeted: Array, slots: Slots) -> Any:
-  attack = join_arrays(program.attack, arrays)
+  attack = bind_threat(join_arrays(program.attack, arrays), classifier)
   step = jax.vmap(functools.partial(_advance_one, program, attack, classifier, targeted))
   if program.steps == 1:
     slots = step(slots)
@@ -150,7 +150,7 @@ def _peek_one(program: Program, attack: Attack, classifier: Classifier, targeted
 
 
 def _local_peek(program: Program, classifier: Classifier, arrays: tuple, targeted: Array, slots: Slots) -> Any:
-  attack = join_arrays(program.attack, arrays)
+  attack = bind_threat(join_arrays(program.attack, arrays), classifier)
   status, judged = jax.vmap(functools.partial(_peek_one, program, attack, classifier, targeted))(slots)
   return slots._replace(status=status), _flags(status), pack_judgment(judged)
 

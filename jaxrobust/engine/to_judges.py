@@ -66,4 +66,5 @@ def _judge(engine: Engine, judge: Classifier, candidates: Any, rows: int, with_i
   if engine.threat.witnessed and candidates.witness is None:  # Unperturbed images were not rendered from anything.
     threat, arrays = Norm("linf"), ()
   options: dict[str, Any] = {"threat": threat, "rows": rows, "samples": samples, "with_images": with_images}
+  options["own"] = judge is engine.classifier
   return engine.device.judge(judge, arrays, candidates, engine.targeted, **options)

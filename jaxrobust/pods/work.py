@@ -152,7 +152,7 @@ def judge_work(network: PodNetwork, attack: Attack, mesh: Mesh) -> Work:
   def lower(rows: int) -> jax.stages.Lowered:
     outbox = _candidates(network, rows * mesh.size, witness_shape(program, arrays, network.image_shape))
     fixed = abstract((classifier, measured), replicated(mesh))
-    options = {"threat": threat, "rows": rows, "samples": 1, "mesh": mesh, "with_images": False}
+    options = {"threat": threat, "rows": rows, "samples": 1, "mesh": mesh, "with_images": False, "own": True}
     return _lowered(mesh, judge, *fixed, abstract(outbox, row_sharding(mesh)), False, **options)
 
   work = attack_work(network, attack, mesh)
