@@ -14,9 +14,8 @@ import jax
 import jax.numpy as jnp
 
 from jaxrobust.attacks.registry import check_steps
-from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.errors import InputError
-from jaxrobust.core.gradients import Loss, draws_at
+from jaxrobust.core.gradients import ImageLogits, Loss, draws_at
 from jaxrobust.core.lpips import Lpips, length
 from jaxrobust.core.summation import ordered_sum
 from jaxrobust.core.types import Array, LogitsFn, Problem
@@ -68,7 +67,7 @@ class Look(NamedTuple):
 
 def look(threat: Lpips, model: LogitsFn, loss: Loss, image: Array) -> Look:
   """Looks at a point: by one pass through the classifier, and one way back, where the threat is of its own features."""
-  own = isinstance(threat.network, Classifier) and threat.network is getattr(model, "classifier", None)
+  own = isinstance(model, ImageLogits) and model.classifier is threat.network
   if own and not threat.network.randomized:
 
     def both(image: Array) -> tuple[Array, Array]:

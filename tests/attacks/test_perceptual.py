@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 import jaxrobust as jr
 from jaxrobust.attacks import luv
 from jaxrobust.attacks.lpa import LPA, FastLPA
-from jaxrobust.attacks.perceptual_steps import project
+from jaxrobust.attacks.perceptual_steps import look, project
 from jaxrobust.attacks.ppgd import PPGD
 from jaxrobust.attacks.recolor import ReColor
 from jaxrobust.attacks.stadv import Flow, StAdv
@@ -84,6 +85,21 @@ def test_features_of_vgg16_are_the_references():
   images, threat = networks.pictures(4, side=32), Lpips(FeatureNetwork(networks.vgg16_layers(), VGG16), "lpips-vgg16")
   np.testing.assert_allclose(threat.embed(images[0]), golden["features"][0], atol=1e-5)
   np.testing.assert_allclose(jax.vmap(threat.distance)(images, images[::-1]), golden["distances"], atol=1e-5)
+
+
+def test_a_look_in_own_features_is_one_pass_and_one_way_back():
+  """The same numbers as by another classifier that is equal, in half the convolutions."""
+  model = jr.load_classifier("digits32-standard")
+  image = jnp.asarray(jr.load_data("digits32").take([0])[0][0], jnp.float32) + 0.01
+
+  def found(network, image):
+    seen = look(Lpips(network), ImageLogits(model, jax.random.key(0)), lambda logits: logits[0], image)
+    return seen.loss, seen.phi, seen.pull(seen.slope, 2.0 * seen.phi), seen.pull(None, seen.phi)
+
+  own, other = (jax.make_jaxpr(lambda x, n=n: found(n, x))(image) for n in (model, dataclasses.replace(model)))
+  assert str(own).count("conv") < 0.8 * str(other).count("conv") > 0
+  for one, two in zip(found(model, image), found(dataclasses.replace(model), image), strict=True):
+    np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-4 * float(jnp.abs(two).max()))
 
 
 # A name of the golden file, the attack, its steps and its bound, how far pixels may be apart.
