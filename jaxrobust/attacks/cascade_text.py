@@ -31,7 +31,7 @@ def parse_cascade(text: str, norm: str = "linf") -> Cascade:
   """
   if not text:
     raise InputError("a cascade needs stages, such as apgd-ce:apgd-t,targets=9:square")
-  if text in ATTACKS and is_schedule(made := make_attack(text, norm=norm)):
+  if text in ATTACKS and is_schedule(made := _made(text, {}, norm)):
     if not isinstance(made, Cascade):
       raise InputError(f"{text!r} is no cascade of stages that run on every example")
     return made
@@ -43,9 +43,7 @@ def _parse_stages(text: str, norm: str) -> Iterator[Stage]:
   name, *texts = text.split(_COMMA)
   given = dict(_parameter(name, one) for one in texts)
   targets, rank, restarts, restart = (given.pop(key, None) for key in ("targets", "rank", "restarts", "restart"))
-  if name in ATTACKS and "norm" in inspect.signature(ATTACKS[name]).parameters:
-    given.setdefault("norm", norm)
-  attack = make_attack(name, **given)
+  attack = _made(name, given, norm)
   if is_schedule(attack):
     if not isinstance(attack, Cascade) or (targets, rank, restarts, restart) != (None,) * 4:
       raise InputError(f"{name!r} chooses its own stages; it takes no targets or restarts and must be a plain cascade")
@@ -55,6 +53,12 @@ def _parse_stages(text: str, norm: str) -> Iterator[Stage]:
   for start in _several("restarts", restarts, "restart", restart, 0, MOST_RESTARTS) or [0]:
     for target in ranks:
       yield Stage(attack, rank=target, restart=start)
+
+
+def _made(name: str, given: dict[str, Any], norm: str) -> Any:
+  """Returns an attack with some parameters, in a norm if it has one and none was given."""
+  normed = name in ATTACKS and "norm" in inspect.signature(ATTACKS[name]).parameters
+  return make_attack(name, **({"norm": norm, **given} if normed else given))
 
 
 def _several(many: str, count: Any, single: str, one: Any, first: int, most: int) -> list[int]:

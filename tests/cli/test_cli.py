@@ -9,11 +9,12 @@ from importlib import metadata
 import numpy as np
 import pytest
 
-from jaxrobust.cli.attack import _targets
+from jaxrobust.cli.attack import _named, _targets
 from jaxrobust.cli.bench import BENCHES
 from jaxrobust.cli.main import COMMANDS
 from jaxrobust.cli.options import COMMON, OWN
 from jaxrobust.core.errors import InputError
+from jaxrobust.core.lpips import Lpips
 from jaxrobust.evaluation.metrics.proportions import proportion
 from jaxrobust.evaluation.targets import random_targets
 from jaxrobust.results import load_result, load_results
@@ -214,6 +215,11 @@ def test_attack_takes_other_images_from_the_whole_data_set(tiny, tmp_path):
     with np.load(out) as data:
       images[n] = data["images"]
   np.testing.assert_array_equal(images[2], images[6][:2])
+
+
+def test_perceptual_threats_of_attack_are_named():
+  assert _named({"threat": "lpips-self", "num_steps": 3}) == {"threat": Lpips(), "num_steps": 3}
+  assert _named({"norm": "l2"}) == {"norm": "l2"}
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,9 @@ import pytest
 from jaxrobust.core.errors import InputError, UnknownNameError
 from jaxrobust.evaluation.suites.entry import attack_entry, clean_entry, targeted
 from jaxrobust.evaluation.suites.report import Report, SuiteCell
-from jaxrobust.evaluation.suites.suite import SUITES, Part, Setting, make_suite, title_of
+from jaxrobust.evaluation.suites.suite import SUITES, CascadeSetting, Part, Setting, make_suite, title_of
 from jaxrobust.evaluation.suites.summary import query_findings
+from jaxrobust.models.weights import portable
 
 pytestmark = pytest.mark.smoke
 
@@ -175,6 +176,42 @@ def test_another_number_of_queries_is_asked_for_by_name(suite):
       make_suite(f"{suite},{text}", Setting("cifar10"))
   with pytest.raises(InputError, match="suite 'oodrb' has no option 'queries'"):
     make_suite("oodrb,queries=2000", Setting("cifar10"))
+
+
+def test_the_network_of_perceptual_bounds_is_asked_for_by_name():
+  shipped = portable.SHIPPED / "cifar10-alexnet-half" / "features.npz"
+  for text, suffix, name in (
+    ("self", "-lpips-self", "lpips-self"),
+    (f"alexnet-cifar:{shipped}", "-lpips-alexnet-cifar", "lpips-alexnet-cifar.912787"),
+  ):
+    asked = make_suite(f"oodrb,lpips={text}", Setting("cifar10"))
+    bounded = [entry.attack for part in asked.parts for entry in part.entries if entry.attack.startswith("lpips-")]
+    assert bounded == [f"{name}-ppgd-40", f"{name}-lpa-200"] and asked.setting.suffix == suffix
+    assert f"PPGD and LPA are bounded by {name}, which is not known to be the paper's network" in asked.notes
+  with pytest.raises(UnknownNameError, match="did you mean 'lpips-alexnet'"):
+    make_suite("oodrb,lpips=alexnett", Setting("cifar10"))
+  with pytest.raises(InputError, match="suite 'unforeseen' has no option 'lpips'"):
+    make_suite("unforeseen,lpips=self", Setting("cifar10"))
+
+
+@pytest.mark.parametrize(
+  ("stages", "norm", "eps", "title"),
+  [
+    ("pixel", None, "5", "mosaic-pixel-60@5"),
+    ("stadv,num_steps=4", None, "0.05", "flow-stadv-4@0.05"),
+    ("pgd", "l2", None, "l2-pgd-40@0.5"),
+    ("pixel", None, None, "mosaic has no usual budget: pass --eps"),
+    ("pixel", "l2", "5", "mosaic is no norm: leave --norm out"),
+    ("pgd", None, "5", r"eps 5 is more than 1, .* did you mean 5/255\?"),
+  ],
+)
+def test_cascades_of_other_threats_have_their_own_budgets(stages, norm, eps, title):
+  asked = lambda: make_suite("cascade", Setting.of("digits32", norm, eps, cascade=CascadeSetting(stages)))
+  if " " in title:
+    with pytest.raises(InputError, match=title):
+      asked()
+  else:
+    assert asked().parts[0].entries[1].title == title
 
 
 def test_unforeseen_is_eight_attacks_at_three_distortions_and_their_mean():

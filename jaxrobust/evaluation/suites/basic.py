@@ -8,9 +8,10 @@ from jaxrobust.attacks.audit import audit_of
 from jaxrobust.attacks.by_yield import ByYield
 from jaxrobust.attacks.cascade_text import parse_cascade
 from jaxrobust.attacks.registry import make_attack
+from jaxrobust.core.errors import InputError
 from jaxrobust.core.registry import unknown_name
 from jaxrobust.evaluation.suites.entry import attack_entry, clean_entry, entry_of
-from jaxrobust.evaluation.suites.suite import SUITES, Setting, Suite, attack_set
+from jaxrobust.evaluation.suites.suite import SUITES, USUAL_EPS, Setting, Suite, attack_set
 from jaxrobust.evaluation.suites.summary import attack_metrics
 
 
@@ -58,7 +59,11 @@ def cascade(setting: Setting) -> Suite:
   if wanted.order not in ("", "yield"):
     raise unknown_name("order of a cascade", wanted.order, ["yield"])
   stages = parse_cascade(wanted.stages, setting.norm)
-  schedule = ByYield(stages, wanted.pilot) if wanted.order else stages
+  schedule, threat = ByYield(stages, wanted.pilot) if wanted.order else stages, stages.stages[0].attack.threat.name
+  if threat not in USUAL_EPS and "norm" in setting.given:
+    raise InputError(f"{threat} is no norm: leave --norm out")
+  if threat not in USUAL_EPS and "eps" not in setting.given:
+    raise InputError(f"{threat} has no usual budget: pass --eps")
   return attack_set(setting, [clean_entry(), entry_of(schedule, setting.eps)])
 
 

@@ -11,7 +11,9 @@ class alone. Data sets that the paper does not have take any budget; their two u
 
 PPGD and LPA are bounded in the features of a network: torchvision's AlexNet on ImageNet, as in the paper, if its
 weights are there. The paper's own AlexNet for CIFAR-10 cannot be had any more, so that small images are measured by one
-that ships with this package. The name of OOD_t then says so, and it is not comparable with published numbers.
+that ships with this package. The name of OOD_t then says so, and it is not comparable with published numbers. `oodrb,
+lpips=alexnet:FILE` has weights of your own, of any network in `models.perceptual`; `lpips=alexnet-cifar:FILE` is how to
+use the paper's for CIFAR-10, if you have them.
 """
 
 from __future__ import annotations
@@ -41,9 +43,11 @@ PERCEPTUAL = {
   "stadv": ("0.05", 100, 200),
   "recolor": ("0.06", 100, 200),
 }
-# Which of them are bounded in features, and by which networks: that of the paper, and what stands in for it.
+# Which of them are bounded in features, and by which networks: the paper's on ImageNet, and what stands in elsewhere.
 FEATURES = ("ppgd", "lpa")
 PUBLISHED, STAND_IN = "lpips-alexnet", "lpips-cifar10-alexnet-half"
+# The name with torchvision's weights in it, which numbers are comparable under; the paper's for CIFAR-10 is not known.
+PAPERS = {"imagenet": f"{PUBLISHED}.f8a620"}
 THREATS = 2 + len(PERCEPTUAL)
 SMALL_STEPS = 4
 
@@ -67,10 +71,10 @@ def oodrb(setting: Setting) -> Suite:
   measured = _network(setting)
   if isinstance(measured, str):
     notes += (f"OOD_t is partial, without {' and '.join(FEATURES)}: {measured}",)
-  elif not measured.name.startswith(f"{PUBLISHED}."):
-    notes += (f"PPGD and LPA are bounded by {measured.name}, not by the paper's network",)
+  elif measured.name != PAPERS.get(setting.base):
+    notes += (f"PPGD and LPA are bounded by {measured.name}, which is not known to be the paper's network",)
   fixes = ("eps",) if setting.base in TRAINED else ()
-  return Suite(parts, _metrics, fixes=fixes, instead="oodrb-attack", notes=notes)
+  return Suite(parts, _metrics, fixes=fixes, instead="oodrb-attack", notes=notes, numbers=("lpips",))
 
 
 @SUITES.register("oodrb-attack")
@@ -107,7 +111,9 @@ def _threats(setting: Setting) -> list[SuiteEntry]:
 
 
 def _network(setting: Setting) -> Lpips | str:
-  """Returns the perceptual threat of a data set, or why there is none."""
+  """Returns the perceptual threat that is asked for, or else that of a data set; or why there is none."""
+  if setting.lpips:
+    return make_threat(f"lpips-{setting.lpips}")
   return _threat(PUBLISHED if setting.base == "imagenet" else STAND_IN)
 
 
@@ -136,7 +142,7 @@ def _metrics(report: Report) -> Summary:
     metrics["OOD_d" if attacked else "OOD_d accuracy"] = report.built(noisy, natural)
   threats = report.group("threat", True)
   networks = {name for cell in threats if (name := threat_of(cell.entry)).startswith("lpips-")}
-  other = [name for name in sorted(networks) if not name.startswith(f"{PUBLISHED}.")]
+  other = sorted(networks - {PAPERS.get(report.suite.setting.base)})
   suffix = f" [{', '.join(other)}]" if other else ""
   unforeseen = report.mean("threat", True)
   metrics[f"OOD_t{suffix}"] = unforeseen

@@ -37,8 +37,8 @@ _FILES = (
   *("sensitivity", "unforeseen"),
 )
 OPTIONS = ("small", "generated", "scaled")
-# Options with an integer, which only some suites take (`Suite.numbers`).
-NUMBERS = ("queries",)
+# Options with an integer and with a text, which only some suites take (`Suite.numbers`).
+NUMBERS, TEXTS = ("queries",), ("lpips",)
 MOST_QUERIES = 10_000_000
 # The usual budgets of CIFAR-10 (RobustBench; AutoAttack's for l1), where neither a suite nor a user says another.
 USUAL_EPS = {"linf": Budget("8/255"), "l2": Budget("0.5"), "l1": Budget("12")}
@@ -72,8 +72,7 @@ class CascadeSetting(NamedTuple):
   pilot: int = 50
 
 
-AUDIT = AuditSetting()
-CASCADE = CascadeSetting()
+AUDIT, CASCADE = AuditSetting(), CascadeSetting()
 
 
 @dataclass(frozen=True)
@@ -92,6 +91,7 @@ class Setting:
     cascade: of the suite that runs one.
     ignorable: the ways in which an attack can be oblivious of the classifier's defense; none for an undefended one.
     queries: of each attack without gradients; 0 for the paper's number.
+    lpips: which network bounds perceptual attacks, as `alexnet:FILE` (`models.perceptual`); empty for the suite's own.
     scaled: budgets in l1 and l2 that a paper has for 224 pixels follow the size of the images.
     source: the name of another classifier, for attacks by transfer.
   """
@@ -104,6 +104,7 @@ class Setting:
   generated: bool = False
   scaled: bool = False
   queries: int = 0
+  lpips: str = ""
   given: tuple[str, ...] = ()
   side: int | None = None
   audit: AuditSetting = AUDIT
@@ -113,17 +114,18 @@ class Setting:
 
   @classmethod
   def of(cls, data: str, norm: str | None, eps: str | float | Budget | None, **more: Any) -> Setting:
-    """Returns the setting of what is asked for; what is usual where norm or eps are None or empty."""
+    """Returns the setting of what is asked for; what is usual where norm or eps are empty. Entries limit eps."""
     given = tuple(name for name, value in (("norm", norm), ("eps", eps)) if value not in (None, ""))
     norm = check_norm(norm or "linf")
-    budget = USUAL_EPS[norm] if eps is None or eps == "" else Budget.parse(eps, norm)
+    budget = USUAL_EPS[norm] if eps is None or eps == "" else Budget.parse(eps)
     return cls(data, norm, budget, given=given, **more)
 
   @property
   def suffix(self) -> str:
     """Tells a form of a suite apart in file names and on boards: what is measured in another way is another suite."""
     forms = "-small" * self.small + "-generated" * self.generated + "-scaled" * self.scaled
-    return forms + f"-{self.queries}-queries" * bool(self.queries) + f"-from-{self.source}" * bool(self.source)
+    forms += f"-{self.queries}-queries" * bool(self.queries) + f"-from-{self.source}" * bool(self.source)
+    return forms + f"-lpips-{self.lpips.partition(':')[0]}" * bool(self.lpips)
 
   @property
   def pixels(self) -> int | None:
@@ -178,7 +180,7 @@ class Suite:
     fixes: which of "norm" and "eps" it fixes, and so refuses.
     instead: what to run for other budgets.
     preprocess: how pictures become arrays, where the paper has one way for all networks; empty for the network's own.
-    numbers: which options with a number it takes.
+    numbers: which options with a number or a text it takes.
     notes: what the paper's protocol is, where there are two, and what is left out.
     whole: all parts, of a suite that only some are asked of.
     name, setting: filled in by `make_suite`.
@@ -259,8 +261,10 @@ def _option(suite: str, word: str) -> tuple[str, Any]:
       raise InputError(f"option {key} of suite {suite!r} needs an integer, as {key}=2000, got {text!r}")
     check_count(int(text[:20]), key, MOST_QUERIES)
     return key, int(text)
+  if key in TEXTS:
+    return key, text
   if word not in OPTIONS:
-    raise unknown_name(f"option of suite {suite!r}", word, [*OPTIONS, *NUMBERS])
+    raise unknown_name(f"option of suite {suite!r}", word, [*OPTIONS, *NUMBERS, *TEXTS])
   return word, True
 
 
@@ -281,15 +285,14 @@ def make_suite(text: str, setting: Setting) -> Suite:
     raise UnknownNameError(f"{name!r} is an attack, no suite: {how}")
   setting = replace(setting, **options)
   suite = replace(SUITES[name](setting), name=name, setting=setting)
-  refused = [what for what in suite.fixes if what in setting.given]
-  if refused:
+  if refused := [what for what in suite.fixes if what in setting.given]:
     what = refused[0]
     raise InputError(f"suite {name!r} has its paper's own {what}: leave --{what} out, or run {suite.instead}")
   if setting.source and not any(entry.source for part in suite.parts for entry in part.entries):
     raise InputError(f"suite {name!r} has no attack by transfer: leave --source out, or run jaxrobust transfer")
   if suite.plain and options:
     raise InputError(f"suite {name!r} is a plain set of attacks; it has no option {words[0]!r}")
-  foreign = [key for key in NUMBERS if key in options and key not in suite.numbers]
+  foreign = [key for key in (*NUMBERS, *TEXTS) if key in options and key not in suite.numbers]
   if foreign:
     raise InputError(f"suite {name!r} has no option {foreign[0]!r}")
   if not suite.plain and setting.condition != "none":
