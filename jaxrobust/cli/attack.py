@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from ml_collections import ConfigDict
 
-from jaxrobust.cli.configuration import check_model, parse
+from jaxrobust.cli.configuration import attack_options, check_model, parse
 from jaxrobust.core.compilation import enable_compilation_cache
 from jaxrobust.core.errors import InputError, StorageError
 
@@ -54,7 +54,7 @@ def run(argv: list[str]) -> int:
   from jaxrobust.evaluation.preprocess import model_preprocessing
   from jaxrobust.results import atomic_write, check_writable
 
-  attack = make_attack(config.attack, **_named(config.options.to_dict()))
+  attack = make_attack(config.attack, **attack_options(config))
   eps = _budget(attack, config.eps)
   data = load_data(config.data, preprocess=model_preprocessing(config.model))
   data = data.subset(config.n) if config.n else data
@@ -87,14 +87,6 @@ def run(argv: list[str]) -> int:
   atomic_write(out, buffer.getvalue())
   print(f"{threat}: {_verdict(attack, result)}; images are in {out}")
   return 0
-
-
-def _named(options: dict[str, Any]) -> dict[str, Any]:
-  """Returns the parameters of an attack with its perceptual threat, which a command line names, as a value."""
-  from jaxrobust.models.perceptual import make_threat
-
-  threat = options.get("threat")
-  return {**options, "threat": make_threat(threat)} if isinstance(threat, str) else options
 
 
 def _defended(classifier: Classifier, oblivious: str) -> Classifier:

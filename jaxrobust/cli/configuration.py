@@ -58,6 +58,15 @@ def check_model(model: str) -> None:
     raise InputError("no model; pass --model=FOLDER of a trained classifier, or --model=NAME of `jaxrobust list zoo`")
 
 
+def attack_options(config: ConfigDict) -> dict[str, Any]:
+  """Returns the parameters of an attack, with its perceptual threat, which a command line names, as a value."""
+  from jaxrobust.models.perceptual import make_threat
+
+  options: dict[str, Any] = config.options.to_dict()
+  threat = options.get("threat")
+  return {**options, "threat": make_threat(threat)} if isinstance(threat, str) else options
+
+
 def split_words(argv: list[str], defaults: dict[str, Any]) -> tuple[list[str], list[str]]:
   """Returns the words that a command is about, wherever they stand, and its options with their values.
 

@@ -11,7 +11,7 @@ from ml_collections import ConfigDict
 from rich.console import Console
 from rich.table import Table
 
-from jaxrobust.cli.configuration import command_line, parse
+from jaxrobust.cli.configuration import attack_options, command_line, parse
 from jaxrobust.cli.evaluate import FREE, SHARED, run_options
 from jaxrobust.cli.table import plain_cell
 from jaxrobust.core.compilation import enable_compilation_cache
@@ -156,6 +156,7 @@ def _show_part(show: ProgressFn, number: int, count: int, title: str, done: floa
 
 def _suite(config: ConfigDict) -> TransferSuite:
   """Returns what is made on each source: what a suite says, or one attack."""
+  from jaxrobust.attacks.registry import parameters_of
   from jaxrobust.core.budget import Budget
   from jaxrobust.evaluation.suites import attack_entry, targeted
   from jaxrobust.evaluation.transfer_job import TransferSpec
@@ -166,8 +167,14 @@ def _suite(config: ConfigDict) -> TransferSuite:
     if set_too:
       raise InputError(f"suite {config.suite!r} sets its own attacks; leave out --{set_too[0]}")
     return transfer_suite(config.suite, config.data)
-  budgets = tuple(Budget.parse(text, config.norm) for text in str(config.eps).split(","))
-  entry = attack_entry(config.attack, budgets[0], norm=config.norm, **config.options.to_dict())
+  options = attack_options(config)
+  normed = "norm" in parameters_of(config.attack)
+  if normed:
+    options = {"norm": config.norm, **options}
+  elif config.norm != DEFAULTS["norm"] or config.eps == DEFAULTS["eps"]:
+    raise InputError(f"{config.attack} has no norm: leave --norm out, and pass a budget of its own by --eps")
+  budgets = tuple(Budget.parse(text, config.norm if normed else "") for text in str(config.eps).split(","))
+  entry = attack_entry(config.attack, budgets[0], **options)
   return TransferSuite([TransferSpec(targeted(entry) if config.targeted else entry, budgets, _steps(config.steps))])
 
 

@@ -52,7 +52,7 @@ class TrainConfig:
     batch_norm_groups: parts of a batch with statistics of their own (`network`), whatever the devices: 1 for those of
       the whole batch; a multiple of the devices spares them an exchange per layer.
     holdout: examples of the training set kept to choose the best epoch by; 0 keeps the last epoch.
-    validate_steps: of the PGD attack it is chosen by, at the budget trained for; no attack for standard training.
+    validate_steps: of the attack it is chosen by, as a rule PGD, at the budget trained for; none for standard training.
     seed: of initialization, order, augmentation and random starts.
     save_every, log_every: steps between checkpoints and between log lines.
   """

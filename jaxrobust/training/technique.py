@@ -30,9 +30,10 @@ from typing import Any, NamedTuple, Protocol
 
 from flax import linen as nn
 
+from jaxrobust.attacks.pgd import PGD
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.core.registry import Registry
-from jaxrobust.core.types import Array
+from jaxrobust.core.types import Array, Attack
 
 _MODULES = (
   "augmentations.augment",
@@ -214,6 +215,10 @@ class Objective(Technique):
   def budget(self) -> float:
     """Returns the radius of the ball that it trains against, and that epochs are compared in; 0 for none."""
     return 0.0
+
+  def judged_by(self, steps: int) -> Attack:
+    """Returns the attack that epochs are compared under, within the `budget`."""
+    return PGD(self.norm, num_steps=steps)
 
   def wrap(self, module: nn.Module) -> nn.Module:
     """Returns the network that is trained, around the one that is saved: see `pretraining.backbone`."""

@@ -8,7 +8,6 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from jaxrobust.attacks.pgd import PGD
 from jaxrobust.attacks.schedule import CleanPass
 from jaxrobust.core.classifier import Classifier
 from jaxrobust.engine.api import attack_images
@@ -42,14 +41,14 @@ def validate(
   ids: np.ndarray | None = None,
   total: Callable[[np.ndarray], np.ndarray] = lambda counts: counts,
 ) -> Score | None:
-  """Returns clean accuracy, and accuracy under PGD with the budget that is trained for; None if asked to stop halfway.
+  """Returns clean accuracy, and accuracy under attack with the budget trained for; None if asked to stop halfway.
 
-  Robust is an example that no point breaks of all that PGD looks at, each verified outside the attack. At most as many
-  are as withstand the last point alone, which is what is often reported, and what this function did report once.
+  Robust is an example that no point breaks of all that the attack, usually PGD, looks at, each verified outside of it.
+  At most as many are as withstand the last point alone, which is what is often reported.
 
   Args:
     images, labels: float images in [0, 1] with their classes; of a run of several processes, this one's share.
-    steps: of PGD; an objective without a budget is not attacked.
+    steps: of the attack; an objective without a budget is not attacked.
     ids: names of the examples for their random starts, which then do not depend on the share; positions by default.
     total: the sum over all processes of some counts; all return the same score, or None if any was asked to stop.
   """
@@ -75,7 +74,7 @@ def _count(
       raise _LeftError
 
   budget = objective.budget
-  attack = PGD(objective.norm, num_steps=steps) if budget else CleanPass()
+  attack = objective.judged_by(steps) if budget else CleanPass()
   options = _options(len(labels), images.shape[1:])
   try:
     # The precision of training: an epoch is chosen here, and judged elsewhere.

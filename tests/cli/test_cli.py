@@ -8,9 +8,11 @@ from importlib import metadata
 
 import numpy as np
 import pytest
+from ml_collections import ConfigDict
 
-from jaxrobust.cli.attack import _named, _targets
+from jaxrobust.cli.attack import _targets
 from jaxrobust.cli.bench import BENCHES
+from jaxrobust.cli.configuration import attack_options
 from jaxrobust.cli.main import COMMANDS
 from jaxrobust.cli.options import COMMON, OWN
 from jaxrobust.core.errors import InputError
@@ -218,8 +220,9 @@ def test_attack_takes_other_images_from_the_whole_data_set(tiny, tmp_path):
 
 
 def test_perceptual_threats_of_attack_are_named():
-  assert _named({"threat": "lpips-self", "num_steps": 3}) == {"threat": Lpips(), "num_steps": 3}
-  assert _named({"norm": "l2"}) == {"norm": "l2"}
+  given = lambda **options: attack_options(ConfigDict({"options": options}))
+  assert given(threat="lpips-self", num_steps=3) == {"threat": Lpips(), "num_steps": 3}
+  assert given(norm="l2") == {"norm": "l2"}
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from jaxrobust.attacks.pgd import PGD
+from jaxrobust.attacks.registry import make_attack
 from jaxrobust.core.compilation import count_compilations
 from jaxrobust.engine.api import attack_images
 from jaxrobust.testing import CLASSES, examples, fixture
@@ -36,6 +37,14 @@ def test_every_example_counts_once_clean_and_attacked(rows):
   assert score.clean == pytest.approx(8 / 9) and score.robust <= score.clean
   assert validate(make_technique("standard"), *rows, STEPS) == Score(8 / 9, 8 / 9)
   assert validate(make_technique("pgd-at", eps="0"), *rows, STEPS) == Score(8 / 9, 8 / 9)
+
+
+def test_threats_that_are_no_norms_are_judged_by_their_own_attacks(rows):
+  score = validate(make_technique("stadv-at", eps="0.2"), *rows, STEPS)
+  result = attack_images(make_attack("stadv", num_steps=STEPS), *rows, 0.2)
+  assert score == Score(result.correct.mean(), result.robust.mean())
+  assert make_technique("pat").judged_by(STEPS) == make_attack("ppgd", num_steps=STEPS)
+  assert make_technique("multi-at", budgets={"l2": "1", "stadv": "0.05"}).judged_by(STEPS) == PGD("l2", STEPS)
 
 
 @pytest.mark.ci

@@ -47,6 +47,14 @@ def problems_of(images: Array, eps: Array, keys: Array) -> Problem:
   return Problem(images, unused, unused, jnp.broadcast_to(eps, unused.shape), keys)
 
 
+def steered(attack: Any) -> Any:
+  """Returns an attack that training can steer by its own loss; refuses any other."""
+  if getattr(attack, "access", "") != "gradient" or attack.minimal or not hasattr(attack, "loss"):
+    name = getattr(attack, "name", type(attack).__name__)
+    raise InputError(f"training needs attacks within a budget that climb a loss by gradients, which {name} is not")
+  return attack
+
+
 def advance(
   attack: Attack, classifier: Classifier, loss: RowLoss, problems: Problem, targets: Any, states: Any
 ) -> tuple[Any, Probe]:

@@ -35,7 +35,7 @@ from jaxrobust.core.errors import InputError
 from jaxrobust.core.registry import unknown_name
 from jaxrobust.core.types import Array
 from jaxrobust.training.technique import TECHNIQUES, Batch, Context, Losses, Network
-from jaxrobust.training.techniques.adversarial import InnerMaximization, craft, cross_entropy, problems_of
+from jaxrobust.training.techniques.adversarial import InnerMaximization, craft, cross_entropy, problems_of, steered
 from jaxrobust.training.techniques.objectives import soft_cross_entropy
 from jaxrobust.training.techniques.unforeseen import target_margin
 
@@ -76,7 +76,7 @@ class MultiTraining(InnerMaximization):
   def _attack(self, name: str) -> Any:
     if name in NORMS:
       return PGD(name, self.num_steps, self.step_size, self.random_start)
-    return make_attack(name, num_steps=self.num_steps)
+    return steered(make_attack(name, num_steps=self.num_steps))
 
   def _craft(self, attack: Any, eps: float, batch: Batch, context: Context) -> Array:
     """Returns the images of one attack."""

@@ -12,6 +12,7 @@ import pytest
 
 from jaxrobust.attacks.registry import make_attack
 from jaxrobust.core.contract import bind_threat
+from jaxrobust.core.errors import InputError
 from jaxrobust.core.gradients import ImageLogits
 from jaxrobust.core.types import Problem
 from jaxrobust.training.composition import make_technique
@@ -81,6 +82,20 @@ def test_the_pair_of_perceptual_variation_is_driven_apart_by_the_steps_of_fast_l
   moving = dataclasses.replace(attack, loss=lambda logits: jnp.linalg.norm(logits - other))
   state, _ = moving.step(ImageLogits(model, first.key), first, moving.init(first))
   np.testing.assert_allclose(pair[0][3], state.image, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+  ("name", "options", "text"),
+  [
+    ("pat", {"method": "rigid-random"}, "rigid-random is not"),
+    ("multi-at", {"budgets": {"linf": "8/255", "square": "0.1"}}, "climb a loss by gradients, which square is not"),
+    ("pat-vr", {"method": "stadv"}, "perceptual attack, which stadv is not"),
+    ("stadv-at", {"norm": "l2"}, "against flow has no norm"),
+  ],
+)
+def test_attacks_that_training_cannot_steer_are_refused(name, options, text):
+  with pytest.raises(InputError, match=text):
+    make_technique(name, **options)
 
 
 def test_perceptual_variation_weighs_the_distance_of_logits():
