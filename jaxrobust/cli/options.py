@@ -116,7 +116,7 @@ OWN = {
     "shares": "in how many shares the cells are divided",
     "out": "folder for models, results and the data set; what is finished in it is not computed again",
     "save_seconds": "how often a running evaluation saves its verdicts so far",
-    "table": "folder inside a data set, empty for cifar10 or the only one; compare: a=b; figures: some, empty for all",
+    "table": "folder in a data set, empty for cifar10 or the only one; compare: a=b; figures: some",
     "objective": "columns to search for, joined by commas (fgsm@1); -NAME for small values; several: Pareto",
     "method": "random, local, evolution, bananas, separated by commas; all for all",
     "runs": "repetitions of a search",
