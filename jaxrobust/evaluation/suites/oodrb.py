@@ -70,7 +70,7 @@ def oodrb(setting: Setting) -> Suite:
   )
   measured = _network(setting)
   if isinstance(measured, str):
-    notes += (f"OOD_t is partial, without {' and '.join(FEATURES)}: {measured}",)
+    notes += (f"OOD_t is partial, without {' and '.join(FEATURES)}: {measured} (--suite=oodrb,lpips=alexnet:FILE)",)
   elif measured.name != PAPERS.get(setting.base):
     notes += (f"PPGD and LPA are bounded by {measured.name}, which is not known to be the paper's network",)
   fixes = ("eps",) if setting.base in TRAINED else ()
