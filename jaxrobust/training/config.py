@@ -142,9 +142,9 @@ class TrainConfig:
 def make_train_config(options: Any) -> TrainConfig:
   """Builds a config from plain options; unknown ones raise UnknownNameError with the nearest known names.
 
-  >>> make_train_config({"epoch": 3})
+  >>> make_train_config({"seeds": 3})
   Traceback (most recent call last):
-  jaxrobust.core.errors.UnknownNameError: unknown training option 'epoch'; did you mean 'epochs' or 'warmup_epochs'?
+  jaxrobust.core.errors.UnknownNameError: unknown training option 'seeds'; did you mean 'seed'?
   """
   options = _plain(options)
   if not isinstance(options, Mapping):
