@@ -50,7 +50,7 @@ _MEANINGS = {
   "basis": "of the search: pixel or dct",
   "gamma": "by which the radius grows or shrinks",
   "final_gamma": "what gamma falls to",
-  "threat": "the network whose features measure distances; by default the attacked one's, for commands lpips-alexnet:FILE",
+  "threat": "the network whose features measure; by default the attacked one's, for commands lpips-alexnet:FILE",
 }
 _OWN = {
   "cw": {
