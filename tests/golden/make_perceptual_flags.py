@@ -22,7 +22,7 @@ from tests.golden.torch_perceptual import Injected, ResNetCIFAR, as_tensor, atta
 
 COUNT, BATCH = 64, 16
 FILE = Path(__file__).with_name("perceptual_flags.json")
-NETWORKS = ("delta", "stadv", "recoloradv_delta")
+NETWORKS = ("delta", "stadv", "recoloradv_delta", "recoloradv")
 RUNS = (
   ("stadv", 0.01),
   ("recolor", 0.06),
