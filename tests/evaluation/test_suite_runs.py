@@ -168,10 +168,12 @@ def test_ares_curves_come_from_single_runs(classifier, out):
   assert strength["y"][-1] == steps and (np.diff(strength["y"]) <= 0).all() and (np.diff(budget["y"]) <= 0).all()
   nes = summary["curves"]["strength: linf-nes-100,pairs=5@8/255"]
   assert nes["unit"] == "queries" and nes["x"][-1] == 100 and nes["y"][0] == summary["metrics"]["accuracy"]["value"]
-  success = summary["curves"]["success, strength: linf-nes-100,pairs=5@8/255"]
+  success = summary["curves"]["strength, success rate: linf-nes-100,pairs=5@8/255"]
   np.testing.assert_allclose(1 - np.array(nes["y"]) / nes["y"][0], success["y"], atol=1e-12)
   zoo = summary["curves"]["strength: l2-zoo-100@1.0"]
-  assert zoo["unit"] == "queries" and zoo["y"][-1] == summary["metrics"]["l2-zoo-100@1.0"]
+  assert zoo["unit"] == "queries" and 0 <= summary["metrics"]["area, queries: l2-zoo-100@1.0"] <= zoo["y"][0]
+  distances = summary["curves"]["budget: l2-zoo-100"]
+  assert zoo["y"][-1] == distances["y"][distances["x"].index(1.0)]
   budget, queries = (summary["curves"][name] for name in ("budget: l2-boundary-100", "strength: l2-boundary-100@1.0"))
   # Both curves of one run: all its queries, at the budget of the other curve.
   assert queries["unit"] == "queries" and queries["x"][-1] == 100 and queries["y"][0] == budget["y"][0]
