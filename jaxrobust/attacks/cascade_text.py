@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from jaxrobust.attacks.registry import ATTACKS, attack_config, attack_name, make_attack
+from jaxrobust.attacks.registry import ATTACKS, attack_config, attack_name, make_attack, parameters_of
 from jaxrobust.attacks.schedule import MOST_RESTARTS, Cascade, Stage, is_schedule
 from jaxrobust.core.errors import InputError, JaxrobustError
 from jaxrobust.core.validation import check_count
@@ -57,7 +57,7 @@ def _parse_stages(text: str, norm: str) -> Iterator[Stage]:
 
 def _made(name: str, given: dict[str, Any], norm: str) -> Any:
   """Returns an attack with some parameters, in a norm if it has one and none was given."""
-  normed = name in ATTACKS and "norm" in inspect.signature(ATTACKS[name]).parameters
+  normed = name in ATTACKS and "norm" in parameters_of(name)
   return make_attack(name, **({"norm": norm, **given} if normed else given))
 
 

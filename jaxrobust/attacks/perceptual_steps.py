@@ -68,27 +68,35 @@ class Look(NamedTuple):
 def look(threat: Lpips, model: LogitsFn, loss: Loss, image: Array) -> Look:
   """Looks at a point: by one pass through the classifier, and one way back, where the threat is of its own features."""
   own = isinstance(model, ImageLogits) and model.classifier is threat.network
-  if own and not threat.network.randomized:
-
-    def both(image: Array) -> tuple[Array, Array]:
-      logits, features = threat.network.logits_and_features(image[None])
-      return logits, threat.phi(features)
-
-    (draws, phi), back = jax.vjp(both, image)
-  else:
-    draws, back_from_draws = jax.vjp(lambda image: draws_at(model, image), image)
-    phi, back_from_phi = jax.vjp(threat.embed, image)
-    back = None
-
-  def pull(slope: Array | None, away: Array | None) -> Array:
-    if back is not None:
-      return back((jnp.zeros_like(draws) if slope is None else slope, jnp.zeros_like(phi) if away is None else away))[0]
-    parts = [] if slope is None else [back_from_draws(slope)[0]]
-    parts += [] if away is None else [back_from_phi(away)[0]]
-    return sum(parts[1:], parts[0])
-
+  once = own and not threat.network.randomized
+  draws, phi, pull = _one_pass(threat, image) if once else _two_passes(threat, model, image)
   value, slope = jax.value_and_grad(lambda draws: jnp.mean(jax.vmap(loss)(draws)))(draws)
   return Look(value, slope, draws, phi, pull)
+
+
+def _one_pass(threat: Lpips, image: Array) -> tuple[Array, Array, Callable]:
+  def both(image: Array) -> tuple[Array, Array]:
+    logits, features = threat.network.logits_and_features(image[None])
+    return logits, threat.phi(features)
+
+  (draws, phi), back = jax.vjp(both, image)
+
+  def pull(slope: Array | None, away: Array | None) -> Array:
+    return back((jnp.zeros_like(draws) if slope is None else slope, jnp.zeros_like(phi) if away is None else away))[0]
+
+  return draws, phi, pull
+
+
+def _two_passes(threat: Lpips, model: LogitsFn, image: Array) -> tuple[Array, Array, Callable]:
+  draws, from_draws = jax.vjp(lambda image: draws_at(model, image), image)
+  phi, from_phi = jax.vjp(threat.embed, image)
+
+  def pull(slope: Array | None, away: Array | None) -> Array:
+    # A way back of zeros through another network would cost as much as any.
+    parts = [back(one)[0] for back, one in ((from_draws, slope), (from_phi, away)) if one is not None]
+    return sum(parts[1:], parts[0])
+
+  return draws, phi, pull
 
 
 def noisy_start(problem: Problem) -> Array:

@@ -60,11 +60,12 @@ def check_model(model: str) -> None:
 
 def attack_options(config: ConfigDict) -> dict[str, Any]:
   """Returns the parameters of an attack, with its perceptual threat, which a command line names, as a value."""
-  from jaxrobust.models.perceptual import make_threat
-
   options: dict[str, Any] = config.options.to_dict()
-  threat = options.get("threat")
-  return {**options, "threat": make_threat(threat)} if isinstance(threat, str) else options
+  if isinstance(options.get("threat"), str):
+    from jaxrobust.models.perceptual import make_threat
+
+    options["threat"] = make_threat(options["threat"])
+  return options
 
 
 def split_words(argv: list[str], defaults: dict[str, Any]) -> tuple[list[str], list[str]]:
